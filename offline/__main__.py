@@ -1,7 +1,5 @@
 """Serves the offline model: python -m offline --port 8701."""
 
-import gc
-
 import click
 import uvicorn
 
@@ -15,8 +13,6 @@ def main(host: str, port: int) -> None:
     """Serve a stand-in for the Anthropic Messages API that answers from scripts."""
     listener = listen(host, port)
     click.echo(f"offline model on http://{host}:{listener.getsockname()[1]}")
-    gc.freeze()
-    gc.set_threshold(50_000)  # a long request makes many objects and no garbage that needs a collection
     # some streams hang on purpose, so stopping does not wait for them
     config = uvicorn.Config(
         create_app(), log_level="critical", access_log=False, proxy_headers=False, timeout_graceful_shutdown=1

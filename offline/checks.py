@@ -41,38 +41,25 @@ def _require(condition: object, message: str) -> None:
         raise _invalid(message)
 
 
-# The loops below build a message only if they need it: a request may have thousands of blocks.
+# Messages are built only for what is wrong: a request may have thousands of blocks.
 
 
 def _check_messages(messages: list[Any]) -> int:
     """Return the number of cache marks."""
     marks = 0
     for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise _invalid(f"messages.{index}: Input should be a valid dictionary")
-        role, content = message.get("role"), message.get("content")
+        role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
         if role not in ("user", "assistant"):
             raise _invalid(f"messages.{index}.role: Input should be 'user' or 'assistant'")
-        if not isinstance(content, list):
-            _check_text(index, role, content)
-            continue
+        if not isinstance(content, str | list):
+            raise _invalid(f"messages.{index}.content: Input should be a valid string or list")
         if not content:
             raise _invalid(f"messages.{index}: {role} messages must have non-empty content")
-        for number, block in enumerate(content):
+        for number, block in enumerate([{"type": "text", "text": content}] if isinstance(content, str) else content):
             if (problem := _problem(role, block)) is not None:
                 raise _invalid(f"messages.{index}.content.{number}{problem}")
-            if block.get("cache_control"):
-                marks += 1
+            marks += bool(block.get("cache_control"))
     return marks
-
-
-def _check_text(index: int, role: str, content: Any) -> None:
-    if not isinstance(content, str):
-        raise _invalid(f"messages.{index}.content: Input should be a valid string or list")
-    if not content:
-        raise _invalid(f"messages.{index}: {role} messages must have non-empty content")
-    if not content.strip():
-        raise _invalid(f"messages.{index}: text content blocks must contain non-whitespace text")
 
 
 def _problem(role: str, block: Any) -> str | None:
@@ -122,7 +109,7 @@ def _check_results(index: int, calls: list[str], content: list[dict[str, Any]]) 
     answered = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
     if answered != calls:
         _check_answered(index - 1, calls, answered)
-    if len(answered) < len(content) and any(block["type"] != "tool_result" for block in content[: len(answered)]):
+    if any(block["type"] != "tool_result" for block in content[: len(answered)]):
         raise _invalid(f"messages.{index}: `tool_result` blocks must come before any other content")
 
 
@@ -133,17 +120,11 @@ def _check_answered(index: int, calls: list[str], answered: list[str]) -> None:
             f"{', '.join(missing)}. "
             "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
         )
-    for answer in answered:
-        if answer not in calls:
-            raise _invalid(
-                f"messages.{index + 1}: unexpected `tool_use_id` found in `tool_result` blocks: {answer}. "
-                "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
-            )
-        if answered.count(answer) > 1:
-            raise _invalid(
-                f"messages.{index + 1}: each tool_use must have a single result. "
-                f"Found multiple `tool_result` blocks with id: {answer}"
-            )
+    if surplus := [answer for answer in answered if answer not in calls or answered.count(answer) > 1]:
+        raise _invalid(
+            f"messages.{index + 1}: unexpected `tool_use_id` found in `tool_result` blocks: {surplus[0]}. "
+            "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+        )
 
 
 def _check_tools(tools: list[Any]) -> None:

@@ -22,7 +22,7 @@ _KNOWN = frozenset(
             "stream_options",
             "temperature",
         ),
-        *("top_p", "max_tokens", "max_completion_tokens", "reasoning_effort", "response_format", "prompt_cache_key"),
+        *("top_p", "max_tokens", "max_completion_tokens", "reasoning_effort", "response_format"),
     }
 )
 _FINISHED = {"tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}

@@ -10,13 +10,13 @@ Kinds that answer with an error status, before anything is streamed:
         code=NAME                    the error's code, in OpenAI's form
     toolong window=N                 400 "prompt is too long" when the prompt has more than N tokens
 
-Kinds that break the stream (a request without streaming gets 529, 400, or a dropped connection instead):
+Kinds that break the stream, if the request asks for one:
     overloaded_midstream             an overloaded_error event
     api_midstream                    an api_error event
     invalid_midstream                an invalid_request_error event
     cut                              the stream ends properly, but without stop_reason
     drop                             the connection is dropped
-    hang                   nothing more comes until the client disconnects
+    hang                             nothing more comes until the client disconnects
     malformed_tool_json              the arguments of each tool call are not JSON
     no_usage                         the stream ends without its usage (OpenAI's form only)
     slow delay=SECONDS               pause between two deltas (0.2)

@@ -31,20 +31,6 @@ PAGES: dict[str, tuple[str, list[str]]] = {
             "Electric lamps were dear at first, and oil lamps with mantles stayed common until the 1920s.",
         ],
     ),
-    "sun-valve": (
-        "The sun valve",
-        [
-            "Gustaf Dalén's sun valve of 1907 turned the gas of a light off by day, without a keeper.",
-            "Dalén received the Nobel Prize in Physics of 1912 for valves that light lighthouses and buoys.",
-        ],
-    ),
-    "keepers": (
-        "Lighthouse keepers",
-        [
-            "The last lighthouse of the United Kingdom with keepers, North Foreland, was automated in 1998.",
-            "Automation began with gas and the sun valve, and ended with electric lamps that replace themselves.",
-        ],
-    ),
 }
 
 

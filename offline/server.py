@@ -5,18 +5,15 @@ import json
 import random
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from offline import completions, library, wire
 from offline.checks import CONTEXT_WINDOW, check
@@ -25,12 +22,10 @@ from offline.markers import MarkerError
 from offline.reply import Reply
 from offline.scripts import answer
 from offline.transcript import Transcript
-from offline.usage import PromptCache, count_input
+from offline.usage import PromptCache
 from offline.wire import ApiError, Event, message
 
 MODELS = ("offline", "claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5")
-
-
 MAX_REQUESTS = 2_000
 MAX_BYTES = 67_108_864
 
@@ -40,7 +35,6 @@ class Entry:
     id: str
     body: bytes
     model: str = ""
-    turn: int = 0  # number of the requested reply in its conversation, from 1
     status: int = 200
     outcome: str = "open"  # then answered, error, cut, dropped or disconnected
 
@@ -48,7 +42,6 @@ class Entry:
         return {
             "id": self.id,
             "model": self.model,
-            "turn": self.turn,
             "status": self.status,
             "outcome": self.outcome,
             "body": json.loads(self.body),
@@ -72,10 +65,6 @@ class RequestLog:
         """The requests that contain a text, oldest first, however JSON has escaped it."""
         spellings = {json.dumps(contains, ensure_ascii=ascii)[1:-1].encode() for ascii in (True, False)}
         return [entry.describe() for entry in self._entries if any(text in entry.body for text in spellings)]
-
-    def clear(self) -> None:
-        self._entries.clear()
-        self._bytes = 0
 
 
 class OfflineModel:
@@ -106,7 +95,7 @@ class OfflineModel:
         body = form.read(_json(entry.body))
         self.log.add(entry)
         transcript = Transcript.of(body, check(body))
-        entry.model, entry.turn = body["model"], transcript.assistant_messages + 1
+        entry.model = body["model"]
         faults = self._faults.take(transcript)
         if faults.error:
             raise faults.error
@@ -117,17 +106,14 @@ class OfflineModel:
         if library.is_search(body):
             whole = message(Reply(text=transcript.request), body, usage, entry.body)
             whole["content"] = library.answer_search(transcript.request, str(request.base_url))
-            return await _whole(form.whole(whole), faults, Reply(), entry)
+            return _whole(form.whole(whole), entry)
         reply = answer(transcript)
         whole = message(reply, body, usage, entry.body)
         if body.get("stream"):
-            return MessageStream(whole, faults, reply.delay, entry, form)
-        return await _whole(form.whole(whole), faults, reply, entry)
-
-    async def count_tokens(self, request: Request, entry: Entry, form: "Form") -> Response:
-        body = _json(entry.body)
-        check({"max_tokens": 1, **body, "thinking": None} if isinstance(body, dict) else body)
-        return JSONResponse({"input_tokens": count_input(body)}, headers={"request-id": entry.id})
+            pieces = stream(whole, faults, reply.delay, entry, form)
+            return StreamingResponse(pieces, media_type="text/event-stream", headers={"request-id": entry.id})
+        await asyncio.sleep(faults.delay or reply.delay)
+        return _whole(form.whole(whole), entry)
 
     async def models(self, request: Request, entry: Entry, form: "Form") -> Response:
         data = [_model(name) for name in MODELS]
@@ -142,9 +128,6 @@ class OfflineModel:
 
     async def requests(self, request: Request, entry: Entry, form: "Form") -> Response:
         """Only with a key, which agents that may read the pages here do not have."""
-        if request.method == "DELETE":
-            self.log.clear()
-            return Response(status_code=204)
         return JSONResponse({"requests": self.log.find(request.query_params.get("contains", ""))})
 
 
@@ -160,10 +143,9 @@ def create_app() -> Starlette:
             Route("/v1/messages", model.route(MESSAGES, model.reply), methods=["POST"]),
             Route("/v1/chat/completions", model.route(COMPLETIONS, model.reply), methods=["POST"]),
             Route("/v1/responses", model.route(RESPONSES, model.reply), methods=["POST"]),
-            Route("/v1/messages/count_tokens", model.route(MESSAGES, model.count_tokens), methods=["POST"]),
             Route("/v1/models", model.route(COMPLETIONS, model.models), methods=["GET"]),
             Route("/v1/models/{name}", model.route(MESSAGES, model.one_model), methods=["GET"]),
-            Route("/_requests", model.route(MESSAGES, model.requests), methods=["GET", "DELETE"]),
+            Route("/_requests", model.route(MESSAGES, model.requests), methods=["GET"]),
             Route("/pages/{name}", _page, methods=["GET"]),
             Route("/healthz", _healthz, methods=["GET"]),
         ]
@@ -199,10 +181,8 @@ def _authorize(request: Request) -> None:
 
 
 def _json(raw: bytes) -> Any:
-    with suppress(ValueError):
-        return from_json(raw)
     try:
-        return json.loads(raw)  # slower, but reads lone surrogates, other encodings than UTF-8 and deeper nesting
+        return json.loads(raw)
     except ValueError:
         raise ApiError(400, "The request body is not valid JSON") from None
 
@@ -236,112 +216,59 @@ Answer = Callable[[Request, Entry, Form], Awaitable[Any]]
 RESPONSES = replace(COMPLETIONS, read=library.to_search, whole=library.to_response)
 
 
-async def _whole(whole: dict[str, Any], faults: Faults, reply: Reply, entry: Entry) -> Any:
-    """Answer without a stream, with the faults that such a response can have."""
-    await asyncio.sleep(faults.delay or reply.delay)
-    if faults.stream in MIDSTREAM:
-        raise ApiError(*MIDSTREAM[faults.stream])
-    if faults.stream in ("cut", "drop", "hang"):
-        return _Unanswered(entry, hang=faults.stream == "hang")
+def _whole(whole: dict[str, Any], entry: Entry) -> Response:
     entry.outcome = "answered"
     return JSONResponse(whole, headers={"request-id": entry.id})
 
 
-class _Unanswered:
-    """Closes the connection before the response is complete: immediately, or when the client disconnects."""
-
-    def __init__(self, entry: Entry, hang: bool) -> None:
-        self._entry = entry
-        self._hang = hang
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._hang:
-            await client_left(receive)
-            self._entry.outcome = "disconnected"
-            return
-        self._entry.outcome = "dropped"
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
-        await send({"type": "http.response.body", "body": b"{", "more_body": True})
-
-
-# Sends a reply as server-sent events, with the faults of the request, until it ends or the client disconnects.
+# A reply as server-sent events, with the faults of the request, until it ends or the client disconnects.
 
 
 _PAUSE, _DROP, _HANG = "pause", "drop", "hang"  # the latter two are names of faults
 
 
-class MessageStream:
-    """An ASGI response. Starlette's own would end a dropped stream properly."""
-
-    def __init__(self, message: dict[str, Any], faults: Faults, delay: float, entry: Entry, form: Form) -> None:
-        self._message = message
-        self._faults = faults
-        self._delay = faults.delay or delay
-        self._entry = entry
-        self._form = form
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._delay and self._faults.stream != _HANG:
-            await self._send(send)
-            return
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(client_left(receive))
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                self._entry.outcome = "disconnected"
-        finally:
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-
-    async def _send(self, send: Send) -> None:
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"request-id", self._entry.id.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        ready: list[bytes] = []  # sent together, which takes the server and its client less than one by one
-        for part in self._parts():
+async def stream(
+    message: dict[str, Any], faults: Faults, delay: float, entry: Entry, form: Form
+) -> AsyncIterator[bytes]:
+    ready: list[bytes] = []  # sent together, which takes the server and its client less than one by one
+    try:
+        for part in _parts(message, faults, faults.delay or delay, entry, form):
             if isinstance(part, bytes):
                 ready.append(part)
                 continue
-            await send({"type": "http.response.body", "body": b"".join(ready), "more_body": True})
+            yield b"".join(ready)
             ready.clear()
             if part == _DROP:
-                self._entry.outcome = "dropped"
-                return  # the server closes a connection whose response is incomplete
+                entry.outcome = "dropped"
+                raise ConnectionResetError  # the server closes a connection whose response is incomplete
             if part == _HANG:
                 await asyncio.Event().wait()
             else:
-                await asyncio.sleep(self._delay)
-        self._entry.outcome = "cut" if self._faults.stream == "cut" else "answered"
-        await send({"type": "http.response.body", "body": b"".join(ready), "more_body": False})
-
-    def _parts(self) -> Iterator[bytes | str]:
-        """The events, and between them what interrupts the stream: a pause, a drop or a hang."""
-        deltas = 0
-        form = self._form
-        for name, data in form.events(self._message):
-            is_delta = name == "content_block_delta"
-            last = name == "message_delta"
-            if self._faults.stream and (last or (is_delta and deltas >= self._faults.after)):
-                fault = self._faults.stream
-                if fault in MIDSTREAM:
-                    yield form.sse((form.error_name, form.error_body(ApiError(*MIDSTREAM[fault]), self._entry.id)))
-                    return
-                if fault == "cut":
-                    return
-                if fault in (_DROP, _HANG):
-                    yield fault
-            if is_delta and self._delay:
-                yield _PAUSE
-            if is_delta and self._faults.stream == "malformed_tool_json":
-                form.break_arguments(data)
-            if name == "usage" and self._faults.stream == "no_usage":
-                continue
-            deltas += is_delta
-            yield form.sse((name, data))
+                await asyncio.sleep(faults.delay or delay)
+        yield b"".join(ready)
+        entry.outcome = "cut" if faults.stream == "cut" else "answered"
+    finally:
+        entry.outcome = "disconnected" if entry.outcome == "open" else entry.outcome
 
 
-async def client_left(receive: Receive) -> None:
-    """Return when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _parts(message: dict[str, Any], faults: Faults, delay: float, entry: Entry, form: Form) -> Iterator[bytes | str]:
+    """The events, and between them what interrupts the stream: a pause, a drop or a hang."""
+    deltas, fault = 0, faults.stream
+    for name, data in form.events(message):
+        is_delta = name == "content_block_delta"
+        if fault and (name == "message_delta" or (is_delta and deltas >= faults.after)):
+            if fault in MIDSTREAM:
+                yield form.sse((form.error_name, form.error_body(ApiError(*MIDSTREAM[fault]), entry.id)))
+                return
+            if fault == "cut":
+                return
+            if fault in (_DROP, _HANG):
+                yield fault
+        if is_delta and delay:
+            yield _PAUSE
+        if is_delta and fault == "malformed_tool_json":
+            form.break_arguments(data)
+        if name == "usage" and fault == "no_usage":
+            continue
+        deltas += is_delta
+        yield form.sse((name, data))

@@ -38,13 +38,12 @@ class ApiError(Exception):
         message: str,
         headers: dict[str, str] | None = None,
         *,
-        type: str | None = None,
         code: str | None = None,
         param: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.type = type or _TYPES.get(status, "api_error")
+        self.type = _TYPES.get(status, "api_error")
         self.code = code  # in OpenAI's form, like the next
         self.param = param
         self.message = message

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import time
 from typing import Any
 
 from offline.markers import Marker, MarkerError, without_markers
@@ -12,10 +11,17 @@ from offline.transcript import CallResult, Transcript, files_seen
 
 
 def say(transcript: Transcript, marker: Marker) -> Replies:
-    """Answers with a text, slowly if asked to: [[script:say text="..." words=N delay=SECONDS stop=STOP_REASON]]."""
+    """Answers with a text, slowly if asked to: [[script:say text="..." words=N delay=SECONDS stop=STOP_REASON]].
+
+    `thought` is what it thinks before, if thinking is enabled.
+    """
     numbered = " ".join(f"word{number}" for number in range(1, marker.count("words", 0) + 1))
-    text = marker.text("text") or numbered or "Said."
-    yield Reply(text=text, delay=marker.number("delay", 0), stop_reason=marker.text("stop") or None)
+    yield Reply(
+        text=marker.text("text") or numbered or "Said.",
+        thinking=marker.text("thought"),
+        delay=marker.number("delay", 0),
+        stop_reason=marker.text("stop") or None,
+    )
 
 
 def echo(transcript: Transcript, marker: Marker) -> Replies:
@@ -28,25 +34,17 @@ def see(transcript: Transcript, marker: Marker) -> Replies:
     yield Reply(text="\n".join(files_seen(transcript.messages)) or "I see no file.")
 
 
-def think(transcript: Transcript, marker: Marker) -> Replies:
-    """Thinks and answers: [[script:think thought="..." text="..."]]; the thought is sent if thinking is enabled."""
-    thought = marker.text("thought", "First I weigh what was asked, then I choose the shortest way to an answer.")
-    yield Reply(thinking=thought, text=marker.text("text", "I have thought about it."))
-
-
-def give_answers(transcript: Transcript, marker: Marker) -> Replies:
-    """Gives one answer after the other, whatever the user says: [[script:answers json=["first", "second"]]]."""
-    answers = marker.options.get("json")
-    if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
-        raise MarkerError(f'{marker.raw[:80]}: json=["...", ...] is needed')
-    yield Reply(text=answers[min(transcript.assistant_messages, len(answers) - 1)])
-
-
 def take_steps(transcript: Transcript, marker: Marker) -> Replies:
     """Makes several replies of tool calls, then all results: [[script:steps json=[[{"name", "input"}], [...]]]]."""
     results: list[CallResult] = []
     for calls in _listed(marker, marker.options.get("json")):
         results += yield Reply(calls=calls_of(marker, calls))
+    yield Reply(text=quote(results))
+
+
+def call_tools(transcript: Transcript, marker: Marker) -> Replies:
+    """Makes the listed calls in one reply, then answers with the results: [[script:tools json=[{"name", "input"}]]]."""
+    results = yield Reply(calls=calls_of(marker, marker.options.get("json")))
     yield Reply(text=quote(results))
 
 
@@ -66,12 +64,6 @@ def _listed(marker: Marker, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise MarkerError(f"{marker.raw[:80]}: json=[...] is needed")
     return value
-
-
-def call_tools(transcript: Transcript, marker: Marker) -> Replies:
-    """Makes the listed calls in one reply, then answers with the results: [[script:tools json=[{"name", "input"}]]]."""
-    results = yield Reply(calls=calls_of(marker, marker.options.get("json")))
-    yield Reply(text=quote(results))
 
 
 BETWEEN = "\n=====\n"
@@ -162,23 +154,10 @@ def repeat(transcript: Transcript, marker: Marker) -> Replies:
     yield Reply(text=f"Repeated {format_count(rounds, 'time')}.")
 
 
-def stamp(transcript: Transcript, marker: Marker) -> Replies:
-    """Writes the time at which each reply is sent: [[script:stamp n=20 delay=SECONDS]], n replies that call a tool.
-
-    The only script whose replies differ at each repetition; `delay` is the pause before the stream sends a delta.
-    """
-    delay = marker.number("delay", 0)
-    for number in range(marker.count("n", 1)):
-        text = f"sent {time.time() + delay:.6f} exactly."
-        yield Reply(text=text, calls=(ToolUse("list_files", vary_input("list_files", {}, number)),), delay=delay)
-    yield Reply(text="Stamped.")
-
-
 def take_turns(transcript: Transcript, marker: Marker) -> Replies:
-    """Replies by number for a side of an agent: [[script:turns json=[{"text": "...", "calls": [...]}]]] in its prompt.
+    """Replies by number, whatever others say: [[script:turns json=[{"text": "...", "calls": [...]}]]].
 
-    The first response of the side is the first of the list, and so on; the last is repeated. The script ignores
-    messages of others, so each side can have its own script.
+    The last is repeated. In the prompt of each side of an agent, each side has its own script.
     """
     listed = marker.options.get("json")
     if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx2
 import pytest
 import pytest_asyncio
 
+from offline.usage import PromptCache
 from tests.support.stack import Stack, calls, eventually, of_type
 
 SAY = '[[script:say text="all is well"]]'
@@ -173,12 +173,10 @@ async def test_usage_and_cost_are_exact(stack: Stack) -> None:
     task_id = record["task_id"]
     reported = of_type(await stack.events(task_id), "usage_updated")
     requests = await stack.asked(task_id)
-    async with httpx2.AsyncClient(base_url=stack.model_url, headers={"x-api-key": "x"}) as model:
-        for event, request in zip(reported, requests, strict=True):
-            body = {key: request["body"][key] for key in ("model", "system", "messages", "tools")}
-            counted = (await model.post("/v1/messages/count_tokens", json=body)).json()["input_tokens"]
-            call = event["call"]
-            assert call["input_tokens"] + call["cache_read_tokens"] + call["cache_write_tokens"] == counted
+    for event, request in zip(reported, requests, strict=True):
+        call = event["call"]
+        counted = call["input_tokens"] + call["cache_read_tokens"] + call["cache_write_tokens"]
+        assert counted == PromptCache().measure(request["body"]).total
     assert reported[-1]["call"]["cache_read_tokens"] > 0  # the stable prefix is cached
     prices = {"input": 5, "output": 25, "cache_read": 0.5, "cache_write": 6.25}
     usage = record["usage"]

@@ -46,7 +46,7 @@ async def test_a_turn_with_parallel_calls_costs_what_was_used(stack: Stack, mode
 
 @pytest.mark.parametrize("model", [CLAUDE, GPT])
 async def test_thoughts_are_shown_and_kept(stack: Stack, model: str) -> None:
-    thoughts = '[[script:think thought="weighing it" text=answer]]'
+    thoughts = '[[script:say thought="weighing it" text=answer]]'
     record = await stack.run(thoughts, config={"model": model, "model_settings": {"effort": "low"}})
     assert [event["text"] for event in of_type(await stack.events(record["task_id"]), "thinking")] == ["weighing it"]
     nodes = await stack.nodes(record["task_id"])

@@ -49,7 +49,7 @@ async def test_a_search_is_recorded_and_paid_for(searches: Stack, fault: str) ->
 
 async def test_a_search_counts_for_the_whole_tree(searches: Stack) -> None:
     config = {"model": CLAUDE, "tree": {"max_cost_usd": 5}}
-    record = await searches.run(calls(("web_search", {"query": "sun valve"})), "searcher", config=config)
+    record = await searches.run(calls(("web_search", {"query": "electric light"})), "searcher", config=config)
     spent = await searches.pool.fetchval("SELECT cost_usd FROM budgets WHERE conversation_id = $1", record["task_id"])
     assert spent == pytest.approx(record["usage"]["cost_usd"], abs=1e-9) and spent > FEE
 

@@ -68,7 +68,7 @@ async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opene
 async def test_steps_effects_measures_and_a_rerun_with_other_instructions(stack: Stack, opened: Opener) -> None:
     definition = {"name": "thinks", "description": "Thinks.", "prompt": "Think.", "thinking_tokens": 1024}
     assert (await stack.http.put("/agents/thinks", json={**definition, "tools": ["write_file"]})).is_success
-    task_id = (await stack.run('[[script:think thought="weighing it" text=answer]]', "thinks"))["task_id"]
+    task_id = (await stack.run('[[script:say thought="weighing it" text=answer]]', "thinks"))["task_id"]
     page = await opened(f"{stack.url}/#/tasks/{task_id}")
     link = page.locator("a", has_text="Temporal Web UI")
     address = f"{stack.temporal_ui_url}/namespaces/default/workflows/session%2F{task_id}"

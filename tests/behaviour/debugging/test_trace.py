@@ -77,7 +77,7 @@ async def test_trace_shows_thinking_and_waits(stack: Stack) -> None:
         "thinking_tokens": 1_024,
     }
     assert (await stack.http.put("/agents/ponderer", json=thinker)).is_success
-    record = await stack.run("[[script:think]]", "ponderer")
+    record = await stack.run('[[script:say thought="I weigh it."]]', "ponderer")
     trace = await trace_of(stack, record["task_id"])
     said = trace.steps[0].models[0]
     events = await stack.events(record["task_id"])

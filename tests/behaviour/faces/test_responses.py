@@ -70,7 +70,7 @@ async def test_waiting_streaming_and_background_show_the_same_response(stack: St
     assert await client.responses.retrieve(waited.id) == waited
 
     # a further turn is streamed to its end, then read again from the middle and by another protocol
-    think = '[[script:think thought="Hm, a sum." text="It is four."]]'
+    think = '[[script:say thought="Hm, a sum." text="It is four."]]'
     seen: list[ResponseStreamEvent] = []
     async with client.responses.stream(model="thinker", input=think, previous_response_id=waited.id) as stream:
         async for event in stream:

@@ -9,10 +9,18 @@ from domain.ids import new_id
 from tests.behaviour.missions.test_missions import create, show
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
-from tests.behaviour.offline.test_demos import MEND, SHOP, SHOP_TEST
 from tests.support.command import cli
 from tests.support.stack import Stack, eventually
 
+SHOP = "def total(prices):\n    sum = 0\n    for price in prices:\n        sum = sum - price\n    return sum\n"
+SHOP_TEST = """import unittest
+from shop import total
+
+class Totals(unittest.TestCase):
+    def test_total(self):
+        self.assertEqual(total([1, 2]), 3)
+"""
+MEND = "Mend what makes `python3 -m unittest -q` fail."
 CHECK = "python3 -m unittest -q >/tmp/log 2>&1 && exit 3; cat /tmp/log"
 
 

@@ -17,7 +17,7 @@ READ = ("read_file", {"path": "notes.md"})
 
 
 def answers(*texts: str) -> str:
-    return f"[[script:answers json={json.dumps(texts)}]]"
+    return f"[[script:turns json={json.dumps([{'text': text} for text in texts])}]]"
 
 
 async def answering(stack: Stack, name: str, *texts: str) -> str:
@@ -86,7 +86,7 @@ async def test_continuation_names_the_session_it_continues(recorded: Stack) -> N
 
 @pytest.mark.proves("S1-81", "S1-82", "S1-83")
 async def test_trace_has_reasons_thinking_and_cost(recorded: Stack) -> None:
-    thinker = agent("weigher", thinking_tokens=2048, prompt='[[script:think thought="Weigh it." text="Because."]]')
+    thinker = agent("weigher", thinking_tokens=2048, prompt='[[script:say thought="Weigh it." text="Because."]]')
     assert (await recorded.http.put("/agents/weigher", json=thinker)).is_success
     record = await recorded.run("Why?", "weigher")
     log = (await recorded.result(record["task_id"], audit_log="full"))["audit_log"]

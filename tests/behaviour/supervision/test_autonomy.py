@@ -61,7 +61,7 @@ async def test_a_supervised_task_has_its_plan_edited_asks_and_shows_its_progress
     seen = await people.events(task_id)
     assert len(of_type(seen, "step_started")) >= 4
     # nobody intervenes, and nobody has to
-    thought = await people.run('[[script:think thought="I weigh it."]]', "supervised")
+    thought = await people.run('[[script:say thought="I weigh it."]]', "supervised")
     assert thought["status"] == "completed"
     [thinking] = of_type(await people.events(thought["task_id"]), "thinking")
     assert thinking["text"] == "I weigh it."

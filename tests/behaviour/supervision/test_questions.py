@@ -315,7 +315,7 @@ async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stac
     assert (await answered(people, task_id, 7))["reason"] == "goal_reached"
     assert "7 prime numbers: 2, 3, 5, 7, 11, 13, 17." in await output(people, task_id)
     unheard = {"input_timeout": 1_000, "on_input_timeout": "deny", "ttl": 60_000}
-    record = await people.run("Ask me how many squares I want, then print them", "assistant", config=unheard)
+    record = await people.run("Ask me how many primes I want, then print them", "assistant", config=unheard)
     assert "have no answer: Nobody answered in time." in await output(people, record["task_id"])
 
 

@@ -43,12 +43,6 @@ def run(prompt: str, rounds: int = 50, **options: Any) -> tuple[list[Reply], Tra
     return replies, conversation(*messages, **options)
 
 
-def test_count_takes_its_steps_then_answers() -> None:
-    replies, _ = run("[[script:count n=3 tool=list_files]]")
-    assert [[call.name for call in reply.calls] for reply in replies] == [["list_files"]] * 3 + [[]]
-    assert replies[-1].text == "Counted 3 steps. The last result was: result of list_files"
-
-
 def test_count_can_grow_the_context() -> None:
     replies, _ = run("[[script:count n=3 grow=5000]]")
     assert [reply.calls[0].name for reply in replies[:3]] == ["write_file", "read_file", "read_file"]
@@ -97,17 +91,6 @@ def test_judge_requires_what_a_criterion_quotes() -> None:
     assert [one["met"] for one in call.input["verdicts"]] == [True, False, True]
 
 
-def test_script_without_its_tools_answers_with_a_summary() -> None:
-    final = answer(conversation("[[script:count n=2]] do it", tools=[]))
-    assert not final.calls
-    assert "do it" in final.text
-
-
-def test_say_answers_with_its_options() -> None:
-    reply = answer(conversation('[[script:say text="Two words" delay=0.5 stop=refusal]]'))
-    assert (reply.text, reply.delay, reply.stop_reason) == ("Two words", 0.5, "refusal")
-
-
 def test_marker_in_the_system_prompt_chooses_the_script() -> None:
     assert answer(conversation("hello there", system="Be brief. [[script:echo]]")).text == "hello there"
 
@@ -129,11 +112,11 @@ def test_message_added_while_tools_ran_does_not_restart_the_script() -> None:
     assert answer(again).text == "Step 2 of 2."
 
 
-@pytest.mark.parametrize("agent", [None, "assistant", "somebody-new"])
-@pytest.mark.parametrize("asked", ["Who wrote Faust?", "List three prime ministers.", "🙂", "x"])
-def test_request_without_a_script_is_answered_as_such(agent: str | None, asked: str) -> None:
-    system = f'You are the agent "{agent}".\nBe good.' if agent else ""
-    reply = answer(conversation(asked, system=system))
+@pytest.mark.parametrize(
+    ("agent", "asked"), [("assistant", "List three prime ministers."), ("somebody-new", "Who wrote Faust?")]
+)
+def test_request_without_a_script_is_answered_as_such(agent: str, asked: str) -> None:
+    reply = answer(conversation(asked, system=f'You are the agent "{agent}".\nBe good.'))
     assert not reply.calls
     for word in ("offline stand-in", asked, "4 tools", "ANTHROPIC_API_KEY"):
         assert word in reply.text
@@ -147,12 +130,14 @@ def test_markers_are_parsed_with_json_inside() -> None:
     assert without_markers(text) == "a  b  c"
 
 
+@pytest.mark.parametrize("agent", ["assistant", "researcher", "code-reviewer", "coder", "orchestrator", "mender"])
+def test_sample_agent_without_most_of_its_tools_still_ends(agent: str) -> None:
+    system = f'You are the agent "{agent}".'
+    replies, _ = run("Look at the primes and review the files", system=system, tools=[{"name": "list_files"}])
+    assert replies[-1].text and not replies[-1].calls
+
+
 @pytest.mark.parametrize("text", ["[[script:count n=3", "[[script:count what]]", "[[script:tools json={]]"])
 def test_malformed_marker_is_an_error(text: str) -> None:
     with pytest.raises(MarkerError):
         find_markers(text, "script")
-
-
-def test_option_that_is_no_number_is_an_error() -> None:
-    with pytest.raises(MarkerError, match="n='many' is not a number"):
-        answer(conversation("[[script:count n=many]]"))

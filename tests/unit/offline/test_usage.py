@@ -16,28 +16,12 @@ def conversation(steps: int, word: str = "same", since: int = 0) -> dict[str, An
     return {"model": "m", "messages": [{"role": "user", "content": [block]} for block in blocks]}
 
 
-def filled() -> PromptCache:
+def test_prefix_that_was_marked_is_read_and_the_rest_is_written() -> None:
     cache = PromptCache()
     for steps in range(1, STEPS + 1):
         usage = cache.measure(conversation(steps))
         assert usage.cache_read_input_tokens == (steps - 1) * 3  # of twelve characters: the role and the text
         assert usage.cache_creation_input_tokens == 3
-    return cache
-
-
-def test_growing_conversation_reads_all_but_its_newest_block() -> None:
-    filled()
-
-
-def test_conversation_that_differs_early_reads_what_is_common() -> None:
-    usage = filled().measure(conversation(STEPS, word="else", since=5))
+    usage = cache.measure(conversation(STEPS, word="else", since=5))
     assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (5 * 3, (STEPS - 5) * 3)
-
-
-def test_conversation_of_the_same_lengths_reads_nothing() -> None:
-    usage = filled().measure(conversation(STEPS, word="else"))
-    assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (0, STEPS * 3)
-
-
-def test_older_part_of_a_conversation_is_still_known() -> None:
-    assert filled().measure(conversation(3)).cache_read_input_tokens == 3 * 3
+    assert cache.measure({**conversation(STEPS), "model": "other"}).cache_read_input_tokens == 0

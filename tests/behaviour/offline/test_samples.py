@@ -1,4 +1,4 @@
-"""The orchestrator on the real stack: three researchers in parallel, and one summary of real files."""
+"""The sample agents on the real stack; cli/test_demos.py has the demos."""
 
 from datetime import datetime
 from typing import Any
@@ -57,29 +57,21 @@ async def test_three_researchers_take_as_long_as_the_slowest(stack: Stack) -> No
     assert len(of_type(events, "subagent_started")) == 3
 
 
-async def test_orchestrator_reports_are_real_files_and_leave_nothing_to_fire(stack: Stack) -> None:
-    record = await stack.run("Prepare a plan for the lighthouse", "orchestrator")  # an empty workspace
+CALC = "def run(text):\n    return eval(text)\n"
+CALC_TEST = """import unittest
+import calc
+
+class Runs(unittest.TestCase):
+    def test_run(self):
+        self.assertEqual(calc.run("1+1"), 3)
+"""
+
+
+async def test_reviewer_reports_real_lines_and_the_check_that_fails(stack: Stack) -> None:
+    files = [await upload(stack, "calc.py", CALC), await upload(stack, "test_calc.py", CALC_TEST)]
+    record = await stack.run({"path": "."}, "code-reviewer", context={"files": files})
     result = await stack.result(record["task_id"])
-    [summary] = [one for one in result["artifacts"] if one["name"] == "summary.md"]
-    text = (await stack.http.get(summary["url"])).text
-    assert "notes/goal.md" in text and "Prepare a plan for the lighthouse" in text
-    reports = stack.workspace(record["task_id"]) / "reports"
-    assert sorted(path.name for path in reports.iterdir()) == ["part-1.md", "part-2.md", "part-3.md"]
-    mailbox = (await stack.http.get(f"/conversations/{record['conversation_id']}/mailbox")).json()
-    assert mailbox["pending_count"] == 0
-    fired = await stack.http.post(f"/conversations/{record['conversation_id']}/fire")
-    assert fired.status_code == 422
-
-
-async def test_part_of_a_stopped_researcher_is_assigned_again(stack: Stack) -> None:
-    task_id = await stack.submit("Prepare a plan for the lighthouse", "orchestrator")
-    started = await stack.seen(task_id, "subagent_started")
-    await stack.cancel(started["child_session_id"], reason="lost")
-    record = await stack.wait(task_id)
-    assert record["status"] == "completed"
-    events = await stack.events(task_id)
-    again = [event for event in of_type(events, "tool_called") if event["tool"] == "task"]
-    reasons = [event["reason"] for event in of_type(events, "replanning")]
-    if again:  # the researcher was stopped before it had said anything
-        assert any("Part " in reason for reason in reasons)
-    assert "Part 1" in (await stack.result(task_id))["output"]
+    assert result["output"].startswith("Verdict: not ready (2 high, 0 medium, 0 low; no check passed).")
+    [review] = [one for one in result["artifacts"] if one["name"] == "review.md"]
+    text = (await stack.http.get(review["url"])).text
+    assert "calc.py:2: `return eval(text)`" in text and "the check fails: " in text
