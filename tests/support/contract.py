@@ -6,7 +6,7 @@ With --write it marks on each line of the page whether a test claims to prove it
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import click
 from settings import ROOT
 from tests.support.layering import parsed
 
-_INDENTED_MARK = re.compile(r"^[ \t]+@[\w.]*\bproves\b", re.MULTILINE)
 _GROUP = re.compile(r"^## (.+)$")
 _ITEM = re.compile(r"^- \*\*([A-Z]\d?(?:-B?)?\d+)\*\* (\S.*?)(?: [✓✗])?$")
 
@@ -53,33 +52,27 @@ def read_items(page: Path) -> dict[str, Item]:
 
 def claimed(tests: Path) -> set[str]:
     """The ids that the tests of a folder name in their marks."""
-    found: set[str] = set()
-    for file in tests.rglob("test_*.py"):
-        for node in parsed(tests, file).tree.body:  # pytest refuses a mark elsewhere, see hidden_claims
+    return {name for _, ids, is_test in _claims(tests) if is_test for name in ids}
+
+
+def hidden_claims(tests: Path) -> list[str]:
+    """Functions that have a `proves` mark although pytest does not collect them: helpers, methods, functions inside
+    functions."""
+    return [where for where, _, is_test in _claims(tests) if not is_test]
+
+
+def _claims(tests: Path) -> Iterator[tuple[str, set[str], bool]]:
+    """Each function with a mark, the ids that the mark names, and whether the function is a test of its module."""
+    for file in sorted(tests.rglob("*.py")):
+        module = parsed(tests, file)
+        collected = {id(node) for node in module.tree.body} if file.name.startswith("test_") else set()
+        for node in module.nodes:
             for mark in getattr(node, "decorator_list", ()):
-                if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "proves":
-                    found |= {str(one.value) for one in mark.args if isinstance(one, ast.Constant)}
-    return found
-
-
-def hidden_claims(source: str) -> list[str]:
-    """The names of functions that have a `proves` mark although pytest does not collect them: methods of helper
-    classes, functions inside functions."""
-    if not _INDENTED_MARK.search(source):
-        return []
-    found: list[str] = []
-
-    def look(body: Sequence[ast.AST], collected: bool) -> None:
-        for node in body:
-            marks = [ast.unparse(one).partition("(")[0] for one in getattr(node, "decorator_list", ())]
-            if not collected and any(mark.rpartition(".")[2] == "proves" for mark in marks):
-                found.append(getattr(node, "name", ""))
-            of_tests = isinstance(node, ast.ClassDef) and node.name.startswith("Test")
-            known = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            look(list(ast.iter_child_nodes(node)), collected and (of_tests or not known))
-
-    look(ast.parse(source).body, True)
-    return found
+                if ast.unparse(mark).partition("(")[0].rpartition(".")[2] == "proves":
+                    name = str(getattr(node, "name", ""))
+                    ids = {str(one.value) for one in getattr(mark, "args", ()) if isinstance(one, ast.Constant)}
+                    is_test = id(node) in collected and name.startswith("test_")
+                    yield f"{module.path}::{name}", ids, is_test
 
 
 def with_marks(page: str, proved: set[str]) -> str:

@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.contract import hidden_claims, page_of, proofs, read_items, report_of
+from tests.support.contract import page_of, proofs, read_items, report_of
 
 AT_MOST = 3
 
@@ -23,29 +22,12 @@ class Proofs:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.known = set(read_items(page_of(config.rootpath)))
-        self.read: set[Path] = set()  # modules whose source was searched for marks that pytest never sees
         self.forms: dict[str, set[str]] = {}  # a test -> its node ids, one per parameter
         self.claims: dict[str, list[str]] = {}
         self.problems: list[str] = []
         self.phases: dict[str, set[str]] = {}  # a node id -> the phases that passed
         self.not_passed: set[str] = set()
         self.report: dict[str, Any] = {"tests": []}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_pycollect_makeitem(
-        self, collector: pytest.Collector, name: str, obj: object
-    ) -> Generator[None, Any, Any]:
-        """Fail the collection of a module in which a function that is not a test claims to prove an item."""
-        if isinstance(collector, pytest.Module) and collector.path not in self.read:
-            self.read.add(collector.path)
-            for hidden in hidden_claims(collector.path.read_text()):
-                raise collector.CollectError(f"{hidden} is marked as a proof and is no test")
-        found = yield
-        marks = getattr(obj, "pytestmark", None)
-        marked = isinstance(marks, list) and any(getattr(mark, "name", "") == "proves" for mark in marks)
-        if marked and not found:
-            raise collector.CollectError(f"{name} is marked as a proof and is no test")
-        return found
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         # before any deselection: a test proves nothing if only some of its parameters were chosen

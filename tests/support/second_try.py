@@ -1,26 +1,22 @@
 """A second try for failed tests: once, on a fresh stack, and always reported.
 
 `pytest --second-try` runs what failed in the run before. Tests of crashes, faults and exactly-once get no second try:
-one failure in a hundred runs is the defect that they look for. Which tests these are follows from what they do (their
-code ends or freezes a process), from their names and from the items that they prove; where none of it shows, a test or
-its module has the mark `exactly_once`. What needed a second try is printed at the end.
+one failure in a hundred runs is the defect that they look for. Which tests these are follows from their code (it ends
+or freezes a process), from their names and from the items that they prove; where none of it shows, because a helper or
+a fixture kills, a test or its module has the mark `exactly_once`. What needed a second try is printed at the end.
 """
 
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any
 
 import pytest
 
 from tests.support.contract import page_of, read_items
 
 FAULTS = "tests/faults/"
-# what a test calls, directly or in a helper or fixture, to end or freeze a process
-KILLS = frozenset(("SIGKILL", "SIGSTOP", "frozen", "frozen_supervisor", "kill"))
+KILLS = re.compile(r"SIGKILL|SIGSTOP|\bkill\(|\bfrozen(_supervisor)?\(")  # ends or freezes a process
 # words about crashes and exactly-once effects, in the name of a test or the line of an item that it proves
 _SAYS_SO = re.compile(
     r"(?:^|_|\b)(?:cras\w+|died|dies|exactly|kill\w*|los[et]\w*|never|(?<!at[ _])once|restarts?|second time|twice)"
@@ -96,49 +92,8 @@ def may_try_again(item: pytest.Item) -> bool:
     proved = [items[name].text for marker in item.iter_markers("proves") for name in marker.args if name in items]
     if any(map(says_so, (item.name.partition("[")[0], *proved))):
         return False
-    return not any(kills(function) for function in _functions(item))
+    return not (isinstance(item, pytest.Function) and KILLS.search(inspect.getsource(inspect.unwrap(item.function))))
 
 
 def says_so(text: str) -> bool:
     return _SAYS_SO.search(text) is not None
-
-
-def kills(function: Callable[..., Any]) -> bool:
-    """Whether this function, or a function or class of the tests that it uses, ends or freezes a process."""
-    seen: set[int] = set()
-    waiting: list[Any] = [inspect.unwrap(function)]
-    # not tests/support: its code starts and stops stacks for every test, so its kills are no sign of what one test does
-    modules = (function.__module__, "tests.behaviour.", "tests.unit.")
-    while waiting:
-        current = waiting.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if isinstance(current, type):
-            waiting += [one for one in vars(current).values() if isinstance(one, FunctionType)]
-        elif isinstance(current, FunctionType):
-            names = set(_names(current.__code__))
-            if names & KILLS:
-                return True
-            used = [current.__globals__.get(name) for name in names]
-            waiting += [one for one in used if (getattr(one, "__module__", None) or "").startswith(modules)]
-    return False
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
-
-
-def _functions(item: pytest.Item) -> Iterator[Callable[..., Any]]:
-    """The test, and the fixtures of its own module."""
-    function = getattr(item, "obj", None)
-    if function is None:
-        return
-    yield function
-    for name in getattr(item, "fixturenames", ()):
-        for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
-            if fixture.func.__module__ == function.__module__:
-                yield fixture.func

@@ -126,17 +126,12 @@ def write(root: Path, path: str, text: str) -> Path:
 @pytest.mark.parametrize(
     "text",
     [
-        "import httpx2",
         "from httpx2 import AsyncClient",
-        "from slack_sdk import WebClient",
         "import slack_sdk.web",
         "def late() -> None:\n    import aiohttp",
         "if TYPE_CHECKING:\n    import requests",
-        "import urllib.request",
         "from urllib import request",
-        "from mcp import Client",
         "async def go(): await asyncio.open_connection('a', 1)",
-        "async def go(): await loop.create_connection(factory, 'a', 1)",
         "open_it = asyncio.open_connection",
         "async def go(): await loop.getaddrinfo('a', 1)",
         "from asyncio import open_connection as plain",

@@ -20,7 +20,7 @@ from settings import Settings
 from store import workers
 from store.database import Pool
 from tests.behaviour.api.conftest import end, key_for, problem, submitted
-from tests.support.house import walk_line
+from tests.support.files_run import walk_line
 from tests.support.stack import Stack
 
 CANARY = "canary-4711"
@@ -327,7 +327,7 @@ async def test_auth_comes_before_parsing(keyed_url: str, pool: Pool) -> None:
         problem(await client.post("/tasks", content=b"{", headers=reader), 415, "unsupported-media-type")
 
 
-# The numbers of the day: lower them when a count falls. The aim is in tests/support/house.py.
+# The numbers of the day: lower them when a count falls. The aim is in tests/support/files_run.py.
 BEFORE_TEMPORAL = 16
 IN_ALL = 59
 # Features that a plain agent's task does not use: none of their code is entered, they are looked at only where a

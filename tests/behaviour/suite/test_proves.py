@@ -60,19 +60,16 @@ def test_every_parameter(n): pass
 @proves("D8")
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_parameter(n): assert n == 1
-class TestIt:
-    @proves("D9")
-    def test_method(self): pass
 """
 
 
-@pytest.mark.parametrize(("chosen", "proved"), [((), {"D1", "D7", "D9"}), (("-k", "passes or 1"), {"D1"})])
+@pytest.mark.parametrize(("chosen", "proved"), [((), {"D1", "D7"}), (("-k", "passes or 1"), {"D1"})])
 def test_only_tests_that_ran_and_passed_with_every_parameter_prove_items(
     tmp_path: Path, chosen: tuple[str, ...], proved: set[str]
 ) -> None:
-    page = "# C\n\n## One\n\n" + "".join(f"- **D{number}** Item.\n" for number in range(1, 10))
+    page = "# C\n\n## One\n\n" + "".join(f"- **D{number}** Item.\n" for number in range(1, 9))
     run = Run(tmp_path, OUTCOMES, *chosen, page=page)
-    assert run.proved == proved and f"{len(proved)} of 9 items proved" in run.output
+    assert run.proved == proved and f"{len(proved)} of 8 items proved" in run.output
 
 
 def test_wrong_claims_fail_the_run_though_the_tests_pass(tmp_path: Path) -> None:
@@ -80,31 +77,6 @@ def test_wrong_claims_fail_the_run_though_the_tests_pass(tmp_path: Path) -> None
     run = Run(tmp_path, "".join(f"@proves({ids})\ndef test_{n}(): pass\n" for n, ids in enumerate(wrong)))
     assert run.code == 1 and len(run.report["problems"]) == len(wrong)
     assert all(f"ERROR contract: test_it.py::test_{number}" in run.output for number in range(len(wrong)))
-
-
-MISPLACED = {
-    "helper": "@proves('S0-01')\ndef helper(): pass\n",
-    "TestLike": "@proves('S0-01')\ndef TestLike(): pass\n",
-    "imported": "from helpers import imported\n",
-    "method": "class Helper:\n    @proves('S0-01')\n    def method(self): pass\n",
-    "nested": "def test_outer():\n    @proves('S0-01')\n    def nested(): pass\n",
-    "inner": "class TestOuter:\n    class Helper:\n        @proves('D1')\n        def inner(self): pass\n",
-}
-
-
-def test_collection_fails_on_a_proof_that_is_no_test(tmp_path: Path) -> None:
-    (tmp_path / "helpers.py").write_text("import pytest\n@pytest.mark.proves('D1')\ndef imported(): pass\n")
-    for name, source in MISPLACED.items():
-        heading = "import pytest\nproves = pytest.mark.proves\n"
-        (tmp_path / f"test_{name.lower()}.py").write_text(f"{heading}{source}def test_it(): pass\n")
-    run = Run(tmp_path, "def test_it(): pass\n")
-    assert run.code == pytest.ExitCode.INTERRUPTED and run.proved == set()
-    assert [name for name in MISPLACED if f"{name} is marked as a proof and is no test" not in run.output] == []
-
-
-def test_collecting_alone_writes_no_report(tmp_path: Path) -> None:
-    run = Run(tmp_path, '@proves("S0-01")\ndef test_it(): pass\n', "--collect-only")
-    assert run.code == 0 and run.report == {}
 
 
 def test_table_counts_by_group_and_names_tests_and_problems(tmp_path: Path) -> None:
@@ -146,30 +118,3 @@ def test_malformed_contract_page_is_refused(tmp_path: Path, line: str) -> None:
     page.write_text(PAGE + line + "\n")
     with pytest.raises(ValueError, match="contract.md:12"):
         read_items(page)
-
-
-def test_contract_page_has_every_item_once() -> None:
-    ids = list(read_items(page_of(ROOT)))
-    expected = [
-        *(f"S0-{n:02}" for n in range(1, 44)),
-        *(f"S0-B{n:02}" for n in (*range(1, 25), *range(30, 34), *range(40, 52))),
-        *(f"S1-{n:02}" for n in (*range(1, 9), *range(10, 19), *range(20, 28), *range(30, 33), *range(40, 48))),
-        *(f"S1-{n:02}" for n in (*range(50, 54), *range(60, 66), *range(70, 75), *range(80, 86), 90)),
-        *(f"S1-B{n:02}" for n in range(1, 14)),
-        *(f"S2-{n:02}" for n in range(1, 21)),
-        *(f"S2-B{n:02}" for n in range(1, 24)),
-        *(f"S3-{n:02}" for n in (*range(1, 24), *range(30, 36))),
-        *(f"S3-B{n:02}" for n in range(1, 10)),
-        *(f"S4-{n:02}" for n in range(1, 35)),
-        *(f"S4-B{n:02}" for n in range(1, 18)),
-        *(f"D{n}" for n in range(1, 18)),
-        *(f"F-{n:02}" for n in range(1, 16)),
-    ]
-    assert sorted(ids) == sorted(expected)
-
-
-def test_contract_page_lists_every_decision_with_existing_items() -> None:
-    rows = [line.strip("| ").split(" | ") for line in page_of(ROOT).read_text().splitlines() if line.startswith("| C-")]
-    assert [row[0] for row in rows] == [f"C-{number:02}" for number in range(1, 21)]
-    shown = {item for _, _, items in rows for item in items.split()}
-    assert shown <= set(read_items(page_of(ROOT)))
