@@ -82,8 +82,7 @@ class TypedActivity(Generic[In, Out]):
         options.setdefault("heartbeat_timeout", HEARTBEATS.timeout)
         return workflow.start_activity(
             name or self.name,
-            # Defaults are left out to keep the history small; the activity fills them in again.
-            argument.model_dump(mode="json", exclude_defaults=True),
+            argument,
             result_type=self.gives,
             # The activity commits its partial work before the workflow continues; then the caller checks the stop flag.
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -94,7 +93,7 @@ class TypedActivity(Generic[In, Out]):
         """Run the activity within the workflow task, without a round trip through the server, in one short attempt."""
         return workflow.start_local_activity(
             name or self.name,
-            argument.model_dump(mode="json", exclude_defaults=True),
+            argument,
             result_type=self.gives,
             start_to_close_timeout=LOCAL_TIMEOUT,
             retry_policy=RetryPolicy(maximum_attempts=1),
@@ -105,14 +104,15 @@ class TypedActivity(Generic[In, Out]):
 
 @dataclass(frozen=True)
 class ShortActivity(TypedActivity[In, Out]):
-    """A short activity on our own database, repeated until it succeeds."""
+    """An activity that is repeated until it succeeds; most are short, on our own database."""
 
     summary: Callable[[In], str] = lambda argument: ""
+    within: timedelta = timedelta(seconds=30)
 
     def __call__(self, argument: In, summary: str | None = None) -> "workflow.ActivityHandle[Out]":
         return self.start(
             argument,
-            start_to_close_timeout=timedelta(seconds=30),
+            start_to_close_timeout=self.within,
             retry_policy=PERSISTENT,
             summary=preview(summary if summary is not None else self.summary(argument), 200),
         )
@@ -130,6 +130,23 @@ record_delivery = ShortActivity("record_delivery", Delivered, Nothing, lambda de
 load_conversation = ShortActivity(
     "load_conversation", ConversationRef, ConversationState, lambda ref: "load the conversation"
 )
+# Ask the conversation for the children of one step; ids derive from the calls, so a retry asks for the same.
+begin_delegations = ShortActivity("begin_delegations", DelegationCall, BegunBatch, within=timedelta(minutes=2))
+open_sessions = ShortActivity(
+    "open_sessions",
+    OpenBatch,
+    OpenedBatch,
+    lambda batch: f"write {len(batch.sessions)} session(s)",
+    within=timedelta(seconds=60),
+)
+# One attempt. A receiver's refusal is a result, and the workflow decides when to try again.
+deliver = ShortActivity(
+    "deliver", DeliveryAttempt, DeliveryOutcome, lambda attempt: "attempt", within=timedelta(seconds=90)
+)
+# Run the schedule's check, which may take ten minutes, and send its message. The time makes every retry the same tick.
+tick = ShortActivity(
+    "tick", TickCall, TickOutcome, lambda call: f"tick of {call.at.isoformat()}", within=timedelta(minutes=12)
+)
 open_request = ShortActivity("open_request", OpenRequest, OpenedRequest)
 settle_request = ShortActivity(
     "settle_request", SettleRequest, SettledRequest, lambda settle: f"answer to {settle.kind}"
@@ -144,13 +161,9 @@ ACTIVATE = TypedActivity("activate", ModelCall, ModelReply)
 ATTEMPTS = TypedActivity("attempts", ModelCall, ModelReply)
 # one registered activity per tool: tool.bash, tool.read_file, …
 RUN_TOOL = TypedActivity("tool.*", ToolRequest, ToolOutcome)
-BEGIN_DELEGATIONS = TypedActivity("begin_delegations", DelegationCall, BegunBatch)
-OPEN_SESSIONS = TypedActivity("open_sessions", OpenBatch, OpenedBatch)
-DELIVER = TypedActivity("deliver", DeliveryAttempt, DeliveryOutcome)
 PREPARE_TREE = TypedActivity("prepare_tree", TreeRequest, Nothing)
 COLLECT_CHANGES = TypedActivity("collect_changes", TreeRequest, Nothing)
 CHECK_ACCEPTANCE = TypedActivity("check_acceptance", CheckAcceptance, AcceptanceVerdict)
-TICK = TypedActivity("tick", TickCall, TickOutcome)
 LIST_HOOKS = TypedActivity("list_hooks", HookList, HookPoints)
 RUN_HOOKS = TypedActivity("run_hooks", HookCall, HookOutcome)
 DISCOVER_TOOLS = TypedActivity("discover_tools", DiscoverTools, DiscoveredTools)
@@ -189,60 +202,21 @@ def call_model(
 
 
 def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
-    """One tool call. A retry is safe for every effect: the claim in the store decides whether the tool runs again."""
+    """One tool call, or the stop of one that continues elsewhere. A retry is safe for every effect: the claim in the
+    store decides whether the tool runs again."""
     return RUN_TOOL.start(
         request,
         name=call.activity,
         start_to_close_timeout=timedelta(seconds=call.timeout_s + 30),
         heartbeat_timeout=HEARTBEATS.timeout + (ONCE_PATIENCE if call.effect is Effect.ONCE else timedelta()),
         retry_policy=PERSISTENT,
-        summary=preview(call.preview, 200),
-    )
-
-
-def stop_call(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
-    """Pass a stop on to where a call continues, and record how it ended; retried until the database has that."""
-    return RUN_TOOL.start(
-        request,
-        name=call.activity,
-        start_to_close_timeout=timedelta(seconds=60),
-        retry_policy=PERSISTENT,
-        summary=preview(f"stop {call.preview}", 200),
+        summary=preview(f"stop {call.preview}" if request.cancel else call.preview, 200),
     )
 
 
 def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
     """Make one attempt as a local activity, for tools that touch only our own records; if it fails, use `run_tool`."""
     return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))
-
-
-def begin_delegations(call: DelegationCall, summary: str) -> "workflow.ActivityHandle[BegunBatch]":
-    """Ask the conversation for the children of one step; ids derive from the calls, so a retry asks for the same."""
-    return BEGIN_DELEGATIONS.start(
-        call,
-        start_to_close_timeout=timedelta(minutes=2),
-        retry_policy=PERSISTENT,
-        summary=preview(summary, 200),
-    )
-
-
-def open_sessions(batch: OpenBatch) -> "workflow.ActivityHandle[OpenedBatch]":
-    return OPEN_SESSIONS.start(
-        batch,
-        start_to_close_timeout=timedelta(seconds=60),
-        retry_policy=PERSISTENT,
-        summary=f"write {len(batch.sessions)} session(s)",
-    )
-
-
-def deliver(attempt: DeliveryAttempt) -> "workflow.ActivityHandle[DeliveryOutcome]":
-    """Make one attempt. A receiver's refusal is a result, and the workflow decides when to try again."""
-    return DELIVER.start(
-        attempt,
-        start_to_close_timeout=timedelta(seconds=90),
-        retry_policy=PERSISTENT,
-        summary="attempt",
-    )
 
 
 def prepare_tree(request: TreeRequest, deadline: datetime) -> "workflow.ActivityHandle[Nothing]":
@@ -275,16 +249,6 @@ def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.Ac
         schedule_to_close_timeout=max(deadline - workflow.now() + timedelta(seconds=60), timedelta(seconds=60)),
         retry_policy=UNTIL_DEADLINE,
         summary=f"acceptance criteria, round {check.round}",
-    )
-
-
-def tick(call: TickCall) -> "workflow.ActivityHandle[TickOutcome]":
-    """Run the schedule's check and send its message. The scheduled time makes every retry the same tick."""
-    return TICK.start(
-        call,
-        start_to_close_timeout=timedelta(minutes=12),  # a check may take ten
-        retry_policy=PERSISTENT,
-        summary=f"tick of {call.at.isoformat()}",
     )
 
 

@@ -1,15 +1,25 @@
-"""The payload codec: AES-GCM for everything that Temporal stores of our workflows, so that its server sees no content.
+"""Payloads: their JSON, and the codec that encrypts it (AES-GCM), so that Temporal's server sees no content.
 
-It covers arguments, results, heartbeats, memos, summaries and failures with their messages. Search attributes, names
-and ids stay readable, because the server needs them.
+The codec covers arguments, results, heartbeats, memos, summaries and failures with their messages. Search attributes,
+names and ids stay readable, because the server needs them.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from pydantic_core import SchemaSerializer
+from pydantic_core.core_schema import any_schema
 from temporalio.api.common.v1 import Payload
-from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
-from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultFailureConverterWithEncodedAttributes,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+    PayloadCodec,
+)
 
 from domain.sealing import KeyRing, KeyRingError, SealingError
 
@@ -53,23 +63,27 @@ class EncryptingCodec(PayloadCodec):
             return payload
 
 
-class SharedPayloadConverter(PydanticPayloadConverter):
-    """One instance for the process. The SDK makes a converter for each activation of a workflow, which takes 3 % of a
-    worker's time (temporalio 1.35); the instances have no state."""
+class SmallPayloads(PydanticJSONPlainPayloadConverter):
+    """Leaves out what has its default, to keep histories small: whoever reads a payload fills it in again."""
 
-    _shared: "SharedPayloadConverter | None" = None
+    _serializer = SchemaSerializer(any_schema())
 
-    def __new__(cls) -> "SharedPayloadConverter":
-        if cls._shared is None:
-            cls._shared = super().__new__(cls)
-            PydanticPayloadConverter.__init__(cls._shared)
-        return cls._shared
+    def to_payload(self, value: Any) -> Payload:
+        data = self._serializer.to_json(value, exclude_defaults=True)
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=data)
 
+
+# One for the process: it has an adapter for each type, and the SDK makes a converter for each activation of a workflow.
+_JSON = SmallPayloads()
+
+
+class PayloadConverter(CompositePayloadConverter):
     def __init__(self) -> None:
-        pass
+        others = DefaultPayloadConverter.default_encoding_payload_converters
+        super().__init__(*(_JSON if isinstance(one, JSONPlainPayloadConverter) else one for one in others))
 
 
-PLAIN = replace(pydantic_data_converter, payload_converter_class=SharedPayloadConverter)
+PLAIN = DataConverter(payload_converter_class=PayloadConverter)
 
 
 def data_converter(keys: KeyRing | None = None, *, encrypts: bool = False) -> DataConverter:

@@ -432,7 +432,7 @@ class Questions:
         details |= await self._reach(session, request.agents, tool, arguments)
         if (command := command_of(tool, arguments)) is not None:  # approved with the present content of its files only
             files = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
-            details |= files.model_dump(mode="json")
+            details |= files.model_dump(mode="json", exclude_defaults=True)
         question = f"May {tool.name} run: {tool.call_summary(arguments)}?"
         found = await find_risk(self._pool, session.tenant, session.rules, tool.name, arguments)
         if found is not None:

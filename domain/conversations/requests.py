@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from domain.conversations.mailbox import Attachment
 from domain.conversations.subagents import DelegationTool
 from domain.frozen import Frozen
-from domain.sessions.new_session import SessionPayload
+from domain.sessions.new_session import NewSession
 from domain.sessions.session import DeliveryMode, Status
 from domain.sessions.session_state import SessionInput
 
@@ -66,8 +66,7 @@ class PendingOutcome(Frozen):
     status: Status
     title: str = ""
     preview: str = ""  # of the output, or of the error
-    # a running session does not read it, see WaitingMessage
-    apart: bool = Field(default=False, exclude_if=lambda apart: not apart)
+    apart: bool = False  # a running session does not read it, see WaitingMessage
 
 
 class WaitingMessage(BaseModel):
@@ -77,7 +76,7 @@ class WaitingMessage(BaseModel):
     outcome: bool = False  # a subagent's outcome, which is pending again if no session commits it
     # it reports work that began in another thread of the channel than the running session's: a session of its own reads
     # it, and answers there
-    apart: bool = Field(default=False, exclude_if=lambda apart: not apart)
+    apart: bool = False
 
 
 class Thread(BaseModel):
@@ -89,8 +88,7 @@ class Thread(BaseModel):
     queue: list[str] = Field(default_factory=list)  # accepted sessions that wait for the live one
     inbox: list[WaitingMessage] = Field(default_factory=list)
     ended: list[str] = Field(default_factory=list)  # after a reload: children of the live session that have ended
-    # the session that began last reads a message apart, so that the queue is next
-    read_apart: bool = Field(default=False, exclude_if=lambda apart: not apart)
+    read_apart: bool = False  # the session that began last reads a message apart, so that the queue is next
 
     @property
     def busy(self) -> bool:
@@ -154,11 +152,10 @@ class CallRef(BaseModel):
 
     node: str
     index: int
-    field: str | None = Field(default="prompt", exclude_if=lambda field: field == "prompt")  # None: see first_message
-    within: str | None = Field(default=None, exclude_if=lambda within: within is None)  # the argument that holds them
-    # the role with which the message arrives
-    kind: InboxKind = Field(default=InboxKind.USER, exclude_if=lambda kind: kind is InboxKind.USER)
-    attachments: list[Attachment] = Field(default_factory=list, exclude_if=lambda value: not value)
+    field: str | None = "prompt"  # None: see first_message
+    within: str | None = None  # the argument that holds them
+    kind: InboxKind = InboxKind.USER  # the role with which the message arrives
+    attachments: list[Attachment] = Field(default_factory=list)
 
 
 class StartSession(BaseModel):
@@ -196,7 +193,7 @@ class SpawnChild(BaseModel):
     name: str
     thread: str | None = None  # continue this thread; None: by name, else a new one
     prompt: CallRef
-    session: SessionPayload
+    session: NewSession
     delivery: DeliveryMode = DeliveryMode.HOLD
 
 
@@ -215,8 +212,7 @@ class SpawnRequest(BaseModel):
     children: list[SpawnChild]
     max_depth: int
     max_children: int
-    # the call was made earlier: the session that made it may have ended
-    deferred: SpawnerThread | None = Field(default=None, exclude_if=lambda value: value is None)
+    deferred: SpawnerThread | None = None  # the call was made earlier: the session that made it may have ended
 
 
 class ClaimOutcomes(BaseModel):
@@ -230,7 +226,7 @@ class ClaimOutcomes(BaseModel):
 class Fire(BaseModel):
     request_id: str
     session_id: str
-    session: SessionPayload
+    session: NewSession
     input: str | None = None  # the inbox message with the caller's own text
     queue: bool = False
     live_quota: int | None = None  # of the caller's key
@@ -242,8 +238,8 @@ class Steer(BaseModel):
     request_id: str
     thread: str
     message: str  # id of the inbox row
-    wake: bool = Field(default=False, exclude_if=lambda wake: not wake)  # start a session if none is running
-    apart: bool = Field(default=False, exclude_if=lambda apart: not apart)  # see WaitingMessage
+    wake: bool = False  # start a session if none is running
+    apart: bool = False  # see WaitingMessage
 
 
 class Steered(BaseModel):
@@ -280,17 +276,15 @@ class OpenSession(BaseModel):
     parent_thread_id: str | None = None
     thread_name: str = ""
     depth: int = 0
-    session: SessionPayload | None = (
-        None  # None: a queued row begins, or, without one, the thread's newest session is continued
-    )
+    # None: a queued row begins, or, without one, the thread's newest session is continued
+    session: NewSession | None = None
     prompt: CallRef | None = None
     take: list[str] = Field(default_factory=list)
     mail: list[str] | None = None
     fires: bool = False  # it takes all outcomes that wait in the store
     delivery: DeliveryMode | None = None
     queued: bool = False  # only write the row: another session of the thread is running
-    # it may begin even if its spawner has ended
-    deferred: bool = Field(default=False, exclude_if=lambda value: not value)
+    deferred: bool = False  # it may begin even if its spawner has ended
     live_quota: int | None = None
 
 

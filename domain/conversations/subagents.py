@@ -49,8 +49,8 @@ class InlineLine(BaseModel):
 
     agent: AgentRef
     models: list[str]
-    hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # the agent has hooks
-    resume: ResumePoint | None = Field(default=None, exclude_if=lambda value: value is None)
+    hooked: bool = False  # the agent has hooks
+    resume: ResumePoint | None = None
 
 
 class Begun(BaseModel):
@@ -62,10 +62,10 @@ class Begun(BaseModel):
     settled: ToolOutcome | None = None
     child: str | None = None  # the session that it started
     wakes: bool = False  # the child's outcome wakes this session
-    line: InlineLine | None = Field(default=None, exclude_if=lambda value: value is None)
-    awaited: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)  # sessions that have not ended
-    any_of: bool = Field(default=False, exclude_if=lambda value: not value)  # the first that ends is enough
-    timeout_s: float | None = Field(default=None, exclude_if=lambda value: value is None)  # None: as long as it takes
+    line: InlineLine | None = None
+    awaited: list[str] = Field(default_factory=list)  # sessions that have not ended
+    any_of: bool = False  # the first that ends is enough
+    timeout_s: float | None = None  # None: as long as it takes
 
 
 class BegunBatch(BaseModel):
@@ -91,7 +91,7 @@ class Settle(BaseModel):
     step: int
     child: str | None = None
     promoted: bool = False  # the child has not ended: it continues in the background
-    line: LineEnd | None = Field(default=None, exclude_if=lambda value: value is None)
+    line: LineEnd | None = None
 
 
 # Handoff: an agent passes its thread, with all of its history, to another agent that has a human side.
@@ -125,7 +125,7 @@ class HandOver(BaseModel):
 
 class HandOverOutcome(BaseModel):
     outcome: ToolOutcome
-    to: Successor | None = Field(default=None, exclude_if=lambda value: value is None)  # None: it was refused
+    to: Successor | None = None  # None: it was refused
 
 
 def describe_handover(name: str) -> str:

@@ -66,8 +66,8 @@ class MoreFiles(BaseModel):
 class ApprovedFiles(BaseModel):
     """In the details of a request."""
 
-    files: list[ApprovedFile] = Field(default_factory=list, exclude_if=lambda value: not value)
-    more_files: MoreFiles | None = Field(default=None, exclude_if=lambda value: value is None)
+    files: list[ApprovedFile] = Field(default_factory=list)
+    more_files: MoreFiles | None = None
 
 
 class InputRequest(models.RequestFields):
@@ -126,10 +126,8 @@ class OpenRequest(BaseModel):
     index: int = 0
     deadline: datetime  # the session's; the request's own may be earlier
     agents: list[AgentRef] = Field(default_factory=list)  # for a call: from the session's agent to the calling one
-    # for a call: the caller brought the tool, which may have the same name as a built-in one
-    external: bool = Field(default=False, exclude_if=lambda value: not value)
-    # of a call that continues elsewhere: which of the other side's forms it is about, counted from 1
-    form: int = Field(default=0, exclude_if=lambda value: not value)
+    external: bool = False  # for a call: the caller brought the tool, which may have the same name as a built-in one
+    form: int = 0  # of a call that continues elsewhere: which of the other side's forms it is about, counted from 1
 
 
 class OpenedRequest(BaseModel):
@@ -139,7 +137,7 @@ class OpenedRequest(BaseModel):
     described: bool = False  # nobody is asked: a dry run, whose result says what would have happened
     remind_at: datetime | None = None
     escalate_at: datetime | None = None
-    shown: str = Field(default="", exclude_if=lambda value: not value)  # question and rule, for the Web UI
+    shown: str = ""  # question and rule, for the Web UI
 
     def nudges(self) -> list[tuple[datetime, bool]]:
         """The times of reminders and of the escalation, in order; True marks the escalation."""
@@ -160,7 +158,7 @@ class SettleRequest(BaseModel):
     kind: RequestKind
     node: str
     index: int = 0
-    form: int = Field(default=0, exclude_if=lambda value: not value)
+    form: int = 0
 
 
 class SettledRequest(BaseModel):

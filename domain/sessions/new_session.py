@@ -6,10 +6,10 @@ one field."""
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Self, TypedDict
+from typing import Self, TypedDict
 
 from errand.models import Rerun
-from pydantic import Field, PlainSerializer
+from pydantic import Field
 
 from domain.agents.definition import AgentDefinition, ExternalTool, Sides
 from domain.conversations.subagents import DelegationTool, SubagentTerms, Successor
@@ -329,12 +329,6 @@ class NewSession(Supervision):
             "created_at": created_at,
         }
         return PlacedSession(**fields)
-
-
-# In a workflow's payload defaults are left out, to keep histories small.
-SessionPayload = Annotated[
-    NewSession, PlainSerializer(lambda session: session.model_dump(mode="json", exclude_defaults=True))
-]
 
 
 class PlacedSession(NewSession):

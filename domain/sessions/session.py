@@ -3,7 +3,6 @@ activities send each other about a step; then the effects of its tool calls."""
 
 from datetime import datetime
 from enum import StrEnum
-from operator import not_
 from typing import Literal
 
 from errand import models
@@ -142,7 +141,7 @@ class AgentRef(Frozen):
     owner: str
     name: str
     version: int
-    side: SideName = Field(default="a", exclude_if=lambda side: side == "a")  # whose prompt, tools and rules apply
+    side: SideName = "a"  # whose prompt, tools and rules apply
 
 
 # A tool call that continues elsewhere: its record in the store, and the condition for which the workflow waits.
@@ -252,19 +251,13 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"  # by a stop
 
 
-def is_empty(value: object) -> bool:
-    """A field that says nothing is not written: each step would carry a dozen of them through the history."""
-    return value is None or value is False or value == [] or value == 0
-
-
 class LineCall(BaseModel):
     """What each activity gets that works for one step of a line."""
 
     ref: SessionRef
     agent: AgentRef
     line: str = "main"
-    # whose tools and rules bound an inline line's
-    above: list[AgentRef] = Field(default_factory=list, exclude_if=is_empty)
+    above: list[AgentRef] = Field(default_factory=list)  # whose tools and rules bound an inline line's
     step: int
 
 
@@ -273,30 +266,23 @@ class ModelCall(LineCall):
     head: str | None
     model: str
     purpose: Purpose = Purpose.TURN
-    # inbox messages that enter the context with this call
-    take: list[str] = Field(default_factory=list, exclude_if=is_empty)
-    # "node/index" of the tool call whose prompt opens an inline line
-    opening: str | None = Field(default=None, exclude_if=is_empty)
-    # a sentence of the platform for the model, for instance which limit was reached
-    note: str | None = Field(default=None, exclude_if=is_empty)
-    switched_from: str | None = Field(default=None, exclude_if=is_empty)
-    switch_reason: str | None = Field(default=None, exclude_if=is_empty)
+    take: list[str] = Field(default_factory=list)  # inbox messages that enter the context with this call
+    opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
+    note: str | None = None  # a sentence of the platform for the model, for instance which limit was reached
+    switched_from: str | None = None
+    switch_reason: str | None = None
     # the model that is asked if this one cannot be reached; without one, it is tried until the deadline
-    fallback: str | None = Field(default=None, exclude_if=is_empty)
+    fallback: str | None = None
     deadline: datetime
     cut_at: datetime | None = None  # a reply that has not ended by then is stored as far as it has arrived
     usage: Usage  # spent before this call
     doing: str = ""  # what the step is about, in a few words
-    # of an agent with two AI sides: the label of the side that is asked
-    speaker: str | None = Field(default=None, exclude_if=is_empty)
-    # the first call of its step: watchers learn that the step began
-    begins: bool = Field(default=False, exclude_if=is_empty)
-    # the result of the line's previous step
-    previous: str | None = Field(default=None, exclude_if=is_empty)
-    previous_step: int = Field(default=0, exclude_if=is_empty)
-    # of the session so far, like the next field
-    failed_calls: int = Field(default=0, exclude_if=is_empty)
-    denied_calls: int = Field(default=0, exclude_if=is_empty)
+    speaker: str | None = None  # of an agent with two AI sides: the label of the side that is asked
+    begins: bool = False  # the first call of its step: watchers learn that the step began
+    previous: str | None = None  # the result of the line's previous step
+    previous_step: int = 0
+    failed_calls: int = 0  # of the session so far, like the next field
+    denied_calls: int = 0
 
 
 class ToolCall(BaseModel):
@@ -308,15 +294,14 @@ class ToolCall(BaseModel):
     effect: Effect
     timeout_s: float
     preview: str = ""
-    ask: bool = Field(default=False, exclude_if=is_empty)  # a rule wants a person's approval first
-    refusal: str | None = Field(default=None, exclude_if=is_empty)  # why it may not run
-    bookkeeping: bool = Field(default=False, exclude_if=not_)  # runs as a local activity
-    talks: bool = Field(default=False, exclude_if=not_)  # touches nothing: no approval withholds it
-    # asks people; if refused, only people can help
-    asks: bool = Field(default=False, exclude_if=not_)
-    external: bool = Field(default=False, exclude_if=not_)  # a tool that the caller brought
-    denied: bool = Field(default=False, exclude_if=not_)  # by a rule
-    rule: Rule | None = Field(default=None, exclude_if=lambda value: value is None)  # the one that denied it
+    ask: bool = False  # a rule wants a person's approval first
+    refusal: str | None = None  # why it may not run
+    bookkeeping: bool = False  # runs as a local activity
+    talks: bool = False  # touches nothing: no approval withholds it
+    asks: bool = False  # asks people; if refused, only people can help
+    external: bool = False  # a tool that the caller brought
+    denied: bool = False  # by a rule
+    rule: Rule | None = None  # the one that denied it
 
     def refuse(self, why: str) -> "ToolCall":
         """The same call, answered with a refusal instead of being run."""
@@ -327,15 +312,13 @@ class ToolCall(BaseModel):
 class RareFacts(BaseModel):
     """Fields that few replies have. They are left out of the history when they are empty."""
 
-    # why the answer does not fit the agent's output schema
-    misfit: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    misfit: str | None = None  # why the answer does not fit the agent's output schema
     # for a recorded answer: its original usage, which counts for the limits only, and whether the original continued
-    recorded: Usage | None = Field(default=None, exclude_if=lambda value: value is None)
-    continues: bool = Field(default=False, exclude_if=not_)
+    recorded: Usage | None = None
+    continues: bool = False
     # a handler ends the session with it, once the calls of the same reply have run
-    ends: Literal["stop", "fail"] | None = Field(default=None, exclude_if=lambda value: value is None)
-    # raised limits, read from the row because the signal that brings them may be late
-    raised: Limits | None = Field(default=None, exclude_if=lambda value: value is None)
+    ends: Literal["stop", "fail"] | None = None
+    raised: Limits | None = None  # raised limits, read from the row because the signal that brings them may be late
 
 
 class ModelReply(RareFacts):
@@ -343,9 +326,9 @@ class ModelReply(RareFacts):
     stop_reason: StopReason
     calls: list[ToolCall] = Field(default_factory=list)
     usage: Usage
-    full: bool = Field(default=False, exclude_if=is_empty)  # the context nearly fills the model's window
+    full: bool = False  # the context nearly fills the model's window
     preview: str = ""
-    interrupted: bool = Field(default=False, exclude_if=is_empty)
+    interrupted: bool = False
 
 
 class ResumePoint(BaseModel):
@@ -373,14 +356,12 @@ class ToolRequest(BaseModel):
     effect: Effect
     preview: str = ""
     workspace_id: str
-    sandbox: SandboxMode | None = Field(default=None, exclude_if=is_empty)
-    above: list[AgentRef] = Field(default_factory=list, exclude_if=is_empty)
-    refusal: str | None = Field(default=None, exclude_if=is_empty)
-    # the input request that allows this very call
-    approval: str | None = Field(default=None, exclude_if=is_empty)
-    rule: Rule | None = Field(default=None, exclude_if=is_empty)  # the rule that refuses it
-    # a call that continues elsewhere: it is stopped there
-    cancel: bool = Field(default=False, exclude_if=is_empty)
+    sandbox: SandboxMode | None = None
+    above: list[AgentRef] = Field(default_factory=list)
+    refusal: str | None = None
+    approval: str | None = None  # the input request that allows this very call
+    rule: Rule | None = None  # the rule that refuses it
+    cancel: bool = False  # a call that continues elsewhere: it is stopped there
 
 
 class ToolOutcome(Frozen):
@@ -388,18 +369,15 @@ class ToolOutcome(Frozen):
     name: str
     state: CallState = CallState.OK  # never `started`
     preview: str = ""
-    # the plan's current step, when the call changed the plan
-    doing: str | None = Field(default=None, exclude_if=is_empty)
-    planned: bool = Field(default=False, exclude_if=not_)  # the call submitted a plan
-    replanned: bool = Field(default=False, exclude_if=not_)  # its steps are others than before
+    doing: str | None = None  # the plan's current step, when the call changed the plan
+    planned: bool = False  # the call submitted a plan
+    replanned: bool = False  # its steps are others than before
     digest: str | None = None  # of the call and its result; None: repeating it does not count as a loop
-    denied: bool = Field(default=False, exclude_if=not_)  # by a rule or a person
-    forbidden: bool = Field(default=False, exclude_if=not_)  # by a rule
-    # it continues elsewhere: what to wait for before asking for it again
-    pending: PendingCall | None = Field(default=None, exclude_if=lambda value: value is None)
-    # it was refused because the tree's budget of tool calls is spent
-    spent: bool = Field(default=False, exclude_if=not_)
-    used: Usage | None = Field(default=None, exclude_if=lambda value: value is None)  # of a model that the tool asked
+    denied: bool = False  # by a rule or a person
+    forbidden: bool = False  # by a rule
+    pending: PendingCall | None = None  # it continues elsewhere: what to wait for before asking for it again
+    spent: bool = False  # it was refused because the tree's budget of tool calls is spent
+    used: Usage | None = None  # of a model that the tool asked
 
 
 class BindingCall(Frozen):
@@ -426,7 +404,7 @@ class Finish(BaseModel):
     previous: str | None = None
     previous_step: int = 0
     spawned_by: str | None = None
-    binding: BindingCall | None = Field(default=None, exclude_if=lambda call: call is None)
+    binding: BindingCall | None = None
 
 
 class Finished(BaseModel):

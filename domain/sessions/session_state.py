@@ -3,7 +3,6 @@ what its loop and its hooks send each other."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -22,14 +21,12 @@ class Line(BaseModel):
     agent: AgentRef
     models: list[str]  # the model, then its fallbacks in order
     model_index: int = 0
-    # when a fallback took over; after a while the first model is asked again
-    switched_at: datetime | None = Field(default=None, exclude_if=lambda value: value is None)
+    switched_at: datetime | None = None  # when a fallback took over; after a while the first model is asked again
     head: str | None = None
     opening: str | None = None  # "node/index" of the tool call whose prompt opens an inline line
     step: int = 0  # the session's number of the line's current step
-    steps: int = Field(default=0, exclude_if=lambda steps: not steps)  # for a side: how many it has taken
-    # the immediate subagents of its prompt have been started
-    activated: bool = Field(default=False, exclude_if=lambda value: not value)
+    steps: int = 0  # for a side: how many it has taken
+    activated: bool = False  # the immediate subagents of its prompt have been started
     doing: str = ""  # what the current step is about
     above: list[AgentRef] = Field(
         default_factory=list
@@ -39,9 +36,9 @@ class Line(BaseModel):
     previous_step: int = 0
     misfits: int = 0  # answers that did not fit the output schema
     # A reply committed before this run began, whose tool calls may not have run. The line continues with it.
-    pending: ModelReply | None = Field(default=None, exclude_if=lambda value: value is None)
-    resumed: bool = Field(default=False, exclude_if=lambda value: not value)  # the current reply was such a reply
-    hooked: bool = Field(default=False, exclude_if=lambda value: not value)  # of an inline line: its agent has hooks
+    pending: ModelReply | None = None
+    resumed: bool = False  # the current reply was such a reply
+    hooked: bool = False  # of an inline line: its agent has hooks
     trail: list[str] = Field(default_factory=list)  # digests of its latest steps, by which repetition is noticed
 
     @property
@@ -104,18 +101,17 @@ class SessionState(BaseModel):
     denied_calls: int = 0
     forbidden_calls: int = 0  # of these, calls that a rule denied
     acceptance_round: int = 0  # how often the acceptance criteria were checked
-    turns: int = Field(default=0, exclude_if=lambda turns: not turns)  # completed turns of the two sides
+    turns: int = 0  # completed turns of the two sides
     # With two AI sides: the line of the side that waits for its turn. Both share one message tree.
-    waiting_line: Line | None = Field(default=None, exclude_if=lambda line: line is None)
+    waiting_line: Line | None = None
     # after a handoff: the sides of the agent that took over, and whether a handoff has happened
-    sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)
-    handed_over: bool = Field(default=False, exclude_if=lambda value: not value)
-    chosen: bool = Field(default=False, exclude_if=lambda value: not value)  # one of its attempts
-    announced: bool = Field(default=False, exclude_if=lambda value: not value)  # hooks know that the session began
+    sides: Sides | None = None
+    handed_over: bool = False
+    chosen: bool = False  # one of its attempts
+    announced: bool = False  # hooks know that the session began
     # by agent and side: the moments at which it has hooks
-    hook_points: dict[str, list[HookPoint]] = Field(default_factory=dict, exclude_if=lambda value: not value)
-    # raised while it was running; None: those it started with
-    limits: Limits | None = Field(default=None, exclude_if=lambda limits: limits is None)
+    hook_points: dict[str, list[HookPoint]] = Field(default_factory=dict)
+    limits: Limits | None = None  # raised while it was running; None: those it started with
 
     def switch_sides(self) -> None:
         """The other side continues from where this one stopped."""
@@ -148,13 +144,9 @@ class SessionInput(BaseModel):
     await_children: bool = True  # with children still to report, the session is not done
     attempts: bool = False  # other sessions do its task, and one of their results becomes its own
     spawned_by: str | None = None  # who spawned it
-    sides: Sides | None = Field(default=None, exclude_if=lambda sides: sides is None)  # None: a plain agent
+    sides: Sides | None = None  # None: a plain agent
     renew_after: int | None = None  # events, until it continues as new; None: when the server suggests it
     carried: SessionState | None = None
-
-    def next_input(self, state: SessionState) -> dict[str, Any]:
-        """The input of the next run. Defaults are left out to keep the history small."""
-        return self.model_copy(update={"carried": state}).model_dump(mode="json", exclude_defaults=True)
 
     def first_state(self) -> SessionState:
         if self.sides is None:
@@ -194,9 +186,8 @@ class HookSubject(BaseModel):
     node: str | None = None  # the assistant node of the reply
     indexes: list[int] = Field(default_factory=list)  # its calls
     messages: list[str] = Field(default_factory=list)  # in the inbox
-    # for an inline line: "node/index" of the tool call whose prompt is its first message
-    opening: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    children: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)  # sessions that were started
+    opening: str | None = None  # for an inline line: "node/index" of the tool call whose prompt is its first message
+    children: list[str] = Field(default_factory=list)  # sessions that were started
     reason: str | None = None  # of the end
     error: str | None = None
 
@@ -209,5 +200,5 @@ class HookCall(LineCall, HookSubject):
 
 
 class HookOutcome(BaseModel):
-    note: str | None = Field(default=None, exclude_if=lambda value: value is None)
-    refusals: dict[int, str] = Field(default_factory=dict, exclude_if=lambda value: not value)  # by the call's index
+    note: str | None = None
+    refusals: dict[int, str] = Field(default_factory=dict)  # by the call's index

@@ -95,8 +95,9 @@ BUGS = [
     Bug(
         "a renewed session forgets what waits in its inbox",
         "workflows/session/workflow.py",
-        "workflow.continue_as_new(start.next_input(self.context.state))",
-        "self.context.state.inbox = []\n                workflow.continue_as_new(start.next_input(self.context.state))",
+        'workflow.continue_as_new(start.model_copy(update={"carried": self.context.state}))',
+        "self.context.state.inbox = []\n"
+        '                workflow.continue_as_new(start.model_copy(update={"carried": self.context.state}))',
         _RENEWAL,
     ),
     Bug(

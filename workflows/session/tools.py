@@ -101,7 +101,7 @@ def count_calls(session: SessionContext, outcomes: list[ToolOutcome], calls: lis
 
 
 def is_delegation(call: ToolCall) -> bool:
-    return call.activity == activity_calls.BEGIN_DELEGATIONS.name
+    return call.activity == activity_calls.begin_delegations.name
 
 
 def is_handoff(call: ToolCall) -> bool:
@@ -302,6 +302,6 @@ def pause_ms(wanted: int, polls: int, *, crowded: bool) -> int:
 async def _stop_remote_call(request: ToolRequest, call: ToolCall) -> None:
     """Run it without `session.wait`, which would cancel it at once because the session is stopping."""
     try:
-        await activity_calls.stop_call(request.model_copy(update={"cancel": True}), call)
+        await activity_calls.run_tool(request.model_copy(update={"cancel": True}), call)
     except ActivityError as error:
         workflow.logger.warning("%s was not stopped where it continues: %s", call.name, error.cause)

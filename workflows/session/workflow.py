@@ -62,7 +62,7 @@ class Session:
         if ending is None:
             await workflow.wait_condition(workflow.all_handlers_finished)
             if self.context.stopping is None:
-                workflow.continue_as_new(start.next_input(self.context.state))
+                workflow.continue_as_new(start.model_copy(update={"carried": self.context.state}))
             ending = Ending(self.context.stopping.reason)
         try:
             if self.context.outdated:
@@ -92,7 +92,7 @@ class Session:
         carried.answered, carried.ended = received.answered, [*carried.ended, *received.ended]
         carried.waking = [child for child in carried.waking if child not in received.ended]
         await workflow.wait_condition(workflow.all_handlers_finished)
-        workflow.continue_as_new(start.next_input(carried))
+        workflow.continue_as_new(start.model_copy(update={"carried": carried}))
 
     async def _reason(self, start: SessionInput) -> Ending | None:
         line = self.context.state.line

@@ -16,11 +16,10 @@ from api.http.problems import respond
 from domain.conversations.requests import Steer
 from domain.errors import Unavailable
 from domain.sealing import KeyRing, KeyRingError, SealingError
+from domain.sessions.session import ToolOutcome
 from workflows.argument_guard import MOST_LINES, DroppedSignals
 from workflows.client import WorkflowClient, connect, is_away, is_not_yet, is_over
-from workflows.codec import EncryptingCodec, SharedPayloadConverter, data_converter
-from workflows.registry import WORKFLOWS
-from workflows.replay import new_replayer
+from workflows.codec import EncryptingCodec, data_converter
 
 
 async def test_a_server_that_accepts_connections_and_is_silent_is_unavailable_in_time() -> None:
@@ -110,11 +109,8 @@ def test_encryption_needs_keys() -> None:
     assert data_converter().payload_codec is None
 
 
-def test_all_converters_share_one_payload_converter() -> None:
-    keys = KeyRing.parse([f"k:{OLD}"])
-    converters = [data_converter(), data_converter(keys), data_converter(keys, encrypts=True)]
-    converters.append(new_replayer(list(WORKFLOWS)).config()["data_converter"])
-    shared = SharedPayloadConverter()
-    assert all(one.payload_converter_class() is shared for one in converters)  # the SDK calls the class
-    [payload] = shared.to_payloads([{"a": 1}])
-    assert shared.from_payloads([payload], [dict[str, int]]) == [{"a": 1}]
+def test_payloads_leave_out_defaults() -> None:
+    converter, outcome = data_converter().payload_converter, ToolOutcome(index=1, name="x")
+    [payload] = converter.to_payloads([outcome])
+    assert payload.data == b'{"index":1,"name":"x"}'
+    assert converter.from_payloads([payload], [ToolOutcome]) == [outcome]
