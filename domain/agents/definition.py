@@ -512,20 +512,17 @@ class AgentDefinition(Equipment):
     external_tools: list[ExternalTool] = Field(
         default_factory=list, max_length=MAX_EXTERNAL_TOOLS
     )  # answered by the caller
-    # left out where there are none, so that a definition without them is the same text as before there were any
-    mcp_servers: McpServers = Field(default_factory=dict, exclude_if=lambda value: not value)
+    mcp_servers: McpServers = Field(default_factory=dict)
     # the hosts of MCP servers that a task may bring; none by default
-    task_mcp_hosts: list[HostPattern] = Field(default_factory=list, max_length=50, exclude_if=lambda value: not value)
+    task_mcp_hosts: list[HostPattern] = Field(default_factory=list, max_length=50)
     output_schema: JsonObject | None = None  # JSON schema of its final answer
     max_tokens: int = Field(default=8_192, ge=1, le=128_000)  # longest reply
     # the text of a reply is sent once it is complete, so that nobody is shown one that broke off
-    whole_replies: bool = Field(default=False, exclude_if=lambda value: not value)
+    whole_replies: bool = False
     network: bool = False  # commands may use the network if the operator allows it
     network_hosts: list[HostPattern] | None = Field(default=None, max_length=100)  # None: any public host
     # by name; in files they are folders beside the agent's own
-    skills: dict[SkillName, Skill] = Field(
-        default_factory=dict, max_length=MOST_SKILLS, exclude_if=lambda value: not value
-    )
+    skills: dict[SkillName, Skill] = Field(default_factory=dict, max_length=MOST_SKILLS)
     prompt: str = Field(default="", max_length=100_000)  # the short form's text
 
     @classmethod
@@ -651,8 +648,8 @@ class Sides(BaseModel):
     models: dict[SideName, list[str]]  # per side that is not human: the model, then its fallbacks
     max_session_turns: int | None = None
     # sides whose prompt starts subagents before the first model step
-    immediate: list[SideName] = Field(default_factory=list, exclude_if=lambda sides: not sides)
-    hooked: list[SideName] = Field(default_factory=list, exclude_if=lambda sides: not sides)  # those with hooks
+    immediate: list[SideName] = Field(default_factory=list)
+    hooked: list[SideName] = Field(default_factory=list)  # those with hooks
 
     def of(self, name: SideName) -> Side:
         return self.a if name == "a" else self.b

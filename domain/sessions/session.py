@@ -147,7 +147,7 @@ class AgentRef(Frozen):
 # A tool call that continues elsewhere: its record in the store, and the condition for which the workflow waits.
 
 
-LONGEST_POLL_MS = 300_000  # long, so that a call of weeks does not fill the session's history
+LONGEST_POLL_MS = 3_600_000
 SHORTEST_POLL_MS = 500
 MOST_ASKED = 10  # forms at a time
 MOST_ROUNDS = 50  # rounds of forms in one call

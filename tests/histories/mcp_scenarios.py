@@ -58,25 +58,6 @@ async def _cancelled(stack: Stack) -> str:
     return f"session/{task_id}"
 
 
-async def followed(stack: Stack) -> str:
-    """A task that takes so long that the session continues as new in the middle of the step."""
-    async with serving(TaskServer(_port(stack))) as server:
-        (await stack.http.put("/agents/builder", json=_agent("builder", server.url))).raise_for_status()
-        script = calls(("list_files", {"path": "."}), ("mcp__pages__build", {"target": "x"}))
-        task_id = await stack.submit(script, "builder")
-        await stack.seen(task_id, "step_started")
-        handle = stack.client.get_workflow_handle(f"session/{task_id}")
-
-        async def renewed() -> bool:
-            described = await handle.describe()
-            return described.run_id != described.raw_description.workflow_execution_info.first_run_id
-
-        await eventually(renewed)
-        server.done.add("build-1")
-        assert (await stack.wait(task_id))["status"] == "completed"
-    return f"session/{task_id}"
-
-
 MCP_SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "tool_discovery": _discovery,
     "remote_calls": _built,

@@ -19,7 +19,7 @@ from domain.ids import new_id
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import answer, waiting
-from tests.histories.mcp_scenarios import MCP_SCENARIOS, followed
+from tests.histories.mcp_scenarios import MCP_SCENARIOS
 from tests.histories.tree_scenarios import TREE_SCENARIOS, renewed
 from tests.support.launch import TESTER, embedded
 from tests.support.locks import ending, locked
@@ -265,8 +265,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
 CONTINUED = "continue_as_new"
 DUAL_CONTINUED = "dual_continue_as_new"
 RENEWED = "renewed"
-FOLLOWED = "remote_call_continue_as_new"
-CHAINS = (CONTINUED, DUAL_CONTINUED, RENEWED, FOLLOWED)
+CHAINS = (CONTINUED, DUAL_CONTINUED, RENEWED)
 
 
 async def record(names: list[str]) -> None:
@@ -302,8 +301,6 @@ async def _continued(stack: Stack, names: list[str]) -> None:
                 for definition in TEAM:
                     (await own.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
                 await _save_chain(RENEWED, own.client, await renewed(own))
-            if FOLLOWED in names:
-                await _save_chain(FOLLOWED, own.client, await followed(own))
 
 
 async def _save_chain(name: str, client: Client, workflow_id: str) -> None:

@@ -55,10 +55,6 @@ class Ending(Exception):
         self.binding = binding  # the call whose message is the session's result
 
 
-class Renewal(Exception):
-    """Raised inside a step whose calls all continue elsewhere: the workflow continues as new in the middle of it."""
-
-
 class SessionContext:
     def __init__(self, start: SessionInput) -> None:
         self.start = start
@@ -72,9 +68,6 @@ class SessionContext:
         self.waiting_for: dict[str, str] = {}  # their subjects by id, for the Web UI
         self.handed_over = False  # the last step gave the line another agent, so its loop starts again
         self.calling = 0  # tool calls that are running
-        self.unsettled = 0  # calls of the current step without an outcome; its delegations count as one
-        self.paused = 0  # of these, remote calls between two polls
-        self.renewal = False  # the step is interrupted, to be continued in a new run
         self.spent: Ending | None = None  # the limit that the last step has exhausted
         self._cancelling: asyncio.Task[None] | None = None  # a reference, because the event loop keeps only a weak one
         self._activities: set[workflow.ActivityHandle[Any]] = set()
@@ -230,20 +223,6 @@ class SessionContext:
         info = workflow.info()
         most = self.start.renew_after
         return info.is_continue_as_new_suggested() or (most is not None and info.get_current_history_length() >= most)
-
-    def must_renew(self) -> bool:
-        """Whether to continue as new although a step has not ended: the history is long, and all that the session waits
-        for is found again in the store."""
-        due = self.stopping is None and self.history_is_long and self.paused == self.unsettled
-        self.renewal = self.renewal or due
-        return self.renewal
-
-    async def count_unsettled(self, part: Coroutine[Any, Any, T]) -> T:
-        self.unsettled += 1
-        try:
-            return await part
-        finally:
-            self.unsettled -= 1
 
     def check(self) -> None:
         """Call this after every await: an activity that ends while it is being cancelled swallows the cancel."""

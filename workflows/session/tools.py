@@ -1,5 +1,6 @@
 """The calls of one reply: which may run, how they run, and their outcomes."""
 
+import contextlib
 from collections.abc import Collection, Coroutine
 from datetime import timedelta
 from typing import Any
@@ -24,7 +25,7 @@ from domain.sessions.session import (
 from domain.sessions.session_state import Line
 from workflows import activity_calls
 from workflows.session import delegation, hooks, requests
-from workflows.session.context import Ending, Renewal, SessionContext, Stopped, all_of, unknown_outcome
+from workflows.session.context import Ending, SessionContext, Stopped, all_of, unknown_outcome
 from workflows.session.delegation import RunLine
 
 NOT_APPROVED = (
@@ -43,7 +44,6 @@ async def act(
     `last` is given they run one after another in their order, but the tools with these names after all others."""
     if blocked := next((call for call in reply.calls if call.asks and call.refusal), None):
         raise Ending(Reason.NEEDS_INPUT, "needs_input", blocked.preview)
-    given = reply
     reply = reply.model_copy(update={"calls": limit_calls(session, reply.calls)})
     if session.has_hooks(line):
         reply.calls = await hooks.before_tools(session, line, reply.head, reply.calls)
@@ -53,9 +53,6 @@ async def act(
             outcomes = await _run_calls(session, line, reply, run_line)
         else:
             outcomes = await _run_one_by_one(session, line, reply, run_line, last)
-    except Renewal:
-        line.pending = given  # the next run continues with it, and finds each call by its node and index
-        raise
     finally:
         session.calling -= len(reply.calls)
     count_calls(session, outcomes, reply.calls)
@@ -116,8 +113,8 @@ async def _run_calls(session: SessionContext, line: Line, reply: ModelReply, run
         for call in reply.calls
         if not is_delegation(call) and call not in handoffs
     ]
-    parts = [session.count_unsettled(part) for part in (*tools, _delegate(session, line, reply, run_line))]
-    outcomes = [outcome for part in await all_of(parts) for outcome in part]
+    parts = await all_of([*tools, _delegate(session, line, reply, run_line)])
+    outcomes = [outcome for part in parts for outcome in part]
     return outcomes + (await _hand_over(session, line, reply, handoffs) if handoffs else [])
 
 
@@ -228,9 +225,9 @@ async def _start_and_wait(session: SessionContext, request: ToolRequest, call: T
 # Calls that continue elsewhere, as tasks of an MCP server. Their handle is in the store. The session waits with timers
 # and short activities, asks people the questions of the other side, and passes a stop on.
 
-GROWTH = 1.2  # of the pauses: a long call is polled less often, so that the history stays small
-MOST_GROWTH = 60  # polls after which they grow no more, far above the longest pause: a larger power overflows
-CROWDED_POLL_MS = 3_600_000  # in a history that is long already, while another call of the step cannot be interrupted
+# A call is polled the less often the longer it takes, so that one of weeks does not fill the session's history.
+GROWTH = 1.2
+MOST_GROWTH = 60  # polls after which pauses grow no more, far above the longest: a larger power overflows
 
 
 async def follow_remote_call(
@@ -276,27 +273,17 @@ async def _ask_forms(
 
 
 async def _pause_poll(session: SessionContext, call: ToolCall, pending: PendingCall, polls: int) -> None:
-    session.paused += 1
-    try:
-        if not session.must_renew():
-            crowded = session.history_is_long
-            await workflow.wait_condition(
-                lambda: session.stopping is not None or session.must_renew(),
-                timeout=timedelta(milliseconds=pause_ms(pending.wait_ms, polls, crowded=crowded)),
-                timeout_summary=f"until {call.name} is asked for again",
-            )
-    except TimeoutError:
-        pass
-    finally:
-        session.paused -= 1
-    if session.renewal:
-        raise Renewal
+    with contextlib.suppress(TimeoutError):
+        await workflow.wait_condition(
+            lambda: session.stopping is not None,
+            timeout=timedelta(milliseconds=pause_ms(pending.wait_ms, polls)),
+            timeout_summary=f"until {call.name} is asked for again",
+        )
 
 
-def pause_ms(wanted: int, polls: int, *, crowded: bool) -> int:
+def pause_ms(wanted: int, polls: int) -> int:
     """The pause before the next poll, after so many polls without news."""
-    most = CROWDED_POLL_MS if crowded else LONGEST_POLL_MS
-    return max(wanted, round(min(SHORTEST_POLL_MS * GROWTH ** min(polls, MOST_GROWTH), most)))
+    return max(wanted, round(min(SHORTEST_POLL_MS * GROWTH ** min(polls, MOST_GROWTH), LONGEST_POLL_MS)))
 
 
 async def _stop_remote_call(request: ToolRequest, call: ToolCall) -> None:

@@ -25,7 +25,7 @@ from domain.sessions.session import (
 from domain.sessions.session_state import SessionInput
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, Renewal, SessionContext, Stopped, cause
+from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, SessionContext, Stopped, cause
 from workflows.session.loop import activate, build_model_call, run_line, run_sides
 from workflows.session.requests import ask_variables
 from workflows.ui import STATUS, current_details
@@ -180,8 +180,6 @@ class Session:
             return await reasoning
         except Ending as end:
             return end
-        except Renewal:
-            return None
         except Stopped:
             assert self.context.stopping is not None
             return Ending(self.context.stopping.reason)

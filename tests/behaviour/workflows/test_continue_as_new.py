@@ -22,10 +22,8 @@ from domain.ids import derive_id, new_id
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, gather, say, task
-from tests.support.launch import TESTER
-from tests.support.mcp_server import TaskServer, serving
 from tests.support.own_worker import platform
-from tests.support.stack import Stack, calls, eventually, of_type
+from tests.support.stack import Stack, eventually, of_type
 from workflows.client import WorkflowClient
 from workflows.replay import histories, replay
 
@@ -136,29 +134,6 @@ async def test_message_that_is_signalled_again_is_taken_once(own: Stack) -> None
     contexts = [request["body"]["messages"] for request in await own.asked(task_id)]
     assert str(contexts[-1]).count("only one word") == 1
     assert await taken()
-
-
-async def test_call_that_continues_at_a_server_is_followed_by_the_next_run(own: Stack) -> None:
-    port = int(own.settings.allow_private_hosts[0].partition(":")[2])
-    async with serving(TaskServer(port)) as server:
-        agent = {**TESTER, "name": "builder", "mcp_servers": {"builds": {"url": server.url}}}
-        (await own.http.put("/agents/builder", json=agent)).raise_for_status()
-        build = ("mcp__builds__build", {"target": "x"})
-        task_id = await own.submit(calls(("bash", {"command": "echo x"}), build, build), "builder")
-        await own.seen(task_id, "step_started")
-
-        async def renewed() -> bool:
-            return len(await runs(own, task_id)) >= 2
-
-        await eventually(renewed, what="the workflow continued as new")
-        server.done |= {*server.polls}
-        record = await own.wait(task_id)
-        assert (record["reason"], record["usage"]["tool_invocations"]) == ("goal_reached", 3)
-        assert len(server.calls) == 2 and server.done == {"build-1", "build-2"}  # each call was made once
-    shown = str((await own.asked(task_id))[-1]["body"]["messages"])
-    assert all(f"build-{one} built" in shown for one in (1, 2))
-    assert len(of_type(await own.events(task_id), "tool_called")) == 3
-    assert max(await runs(own, task_id)) < 150
 
 
 async def run_id(own: Stack, talk: Talk) -> str:

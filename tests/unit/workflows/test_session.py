@@ -13,7 +13,7 @@ from domain.sessions.session import LONGEST_POLL_MS, SHORTEST_POLL_MS, AgentRef,
 from domain.sessions.session_state import HookOutcome, HookPoints
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.tools import CROWDED_POLL_MS, pause_ms
+from workflows.session.tools import pause_ms
 
 CALLS = [ToolCall(index=index, name="bash", activity="run_tool", timeout_s=5, effect=Effect.READ) for index in range(2)]
 
@@ -70,9 +70,7 @@ def test_calls_are_refused_while_their_guards_cannot_run(monkeypatch: pytest.Mon
 
 
 def test_pauses_grow_to_a_limit_and_a_server_may_want_longer_ones() -> None:
-    pauses = [pause_ms(0, polls, crowded=False) for polls in range(60)]
+    pauses = [pause_ms(0, polls) for polls in range(60)]
     assert pauses == sorted(pauses) and (pauses[0], pauses[-1]) == (SHORTEST_POLL_MS, LONGEST_POLL_MS)
-    assert pause_ms(20_000, 0, crowded=False) == 20_000
-    weeks = 10_000  # number of polls
-    assert pause_ms(0, weeks, crowded=False) == LONGEST_POLL_MS
-    assert pause_ms(0, weeks, crowded=True) == CROWDED_POLL_MS
+    assert pause_ms(20_000, 0) == 20_000
+    assert pause_ms(0, 10_000) == LONGEST_POLL_MS  # after weeks
