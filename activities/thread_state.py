@@ -1,7 +1,7 @@
 """The state object for tools and hooks: the variables and files of their thread, its status, and its parent."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,23 +39,11 @@ MOST_STATUS = 500  # characters
 VARIABLES = TypeAdapter(GivenVariables)
 
 
-class Variables(Mapping[str, str]):
+class Variables(dict[str, str]):
     """Values by name, secrets in plain text. Its repr shows only the names."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, name: str) -> str:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
     def __repr__(self) -> str:
-        return f"Variables({', '.join(sorted(self._values))})"
+        return f"Variables({', '.join(sorted(self))})"
 
 
 class ThreadFiles:

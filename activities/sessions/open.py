@@ -34,7 +34,7 @@ from domain.conversations.subagents import first_message
 from domain.errors import Invalid
 from domain.events import EventRow
 from domain.ids import derive_id
-from domain.messages import Node, calls_of
+from domain.messages import calls_of
 from domain.missions import Hold
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import DeliveryMode, SessionRef, Status, preview
@@ -66,7 +66,6 @@ class OpenSessions:
         self._pool = pool
         self._client = client
         self._shared = shared
-        self._last: tuple[str, Node] | None = None
 
     @activity.defn(name="open_sessions")
     @with_heartbeats
@@ -204,19 +203,12 @@ class OpenSessions:
             return opening.session
         return opening.session.model_copy(update={"spec": {**opening.session.spec, "input": "\n\n".join(texts)}})
 
-    async def _load_node(self, batch: OpenBatch, node_id: str) -> Node:
-        """Cache the node: the children of one step share it, and a node never changes."""
-        if self._last is None or (self._last[0], self._last[1].id) != (batch.tenant, node_id):
-            [node] = await messages.path(self._pool, batch.tenant, node_id, limit=1)
-            self._last = (batch.tenant, node)
-        return self._last[1]
-
     async def _build_inbox(
         self, batch: OpenBatch, opening: OpenSession, fired: list[Outcome], texts: list[str]
     ) -> list[NewMessage]:
         """The message that opens the session: a prompt from a tool call, or the rendered mailbox."""
         if opening.prompt is not None:
-            node = await self._load_node(batch, opening.prompt.node)
+            [node] = await messages.path(self._pool, batch.tenant, opening.prompt.node, limit=1)
             arguments = calls_of(node)[opening.prompt.index].arguments
             if opening.prompt.within is not None:
                 arguments = arguments[opening.prompt.within]

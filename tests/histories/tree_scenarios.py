@@ -172,12 +172,16 @@ async def _instances(stack: Stack) -> str:
         agent("keeper_lead", subagent_tools=[{"name": "keeper", "blocking": False, "resumable": True}]),
     ):
         (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
-    create = ("subagent_create", {"agent": "keeper", "name": "ann", "message": say("One.")})
+    gate = Gate()
+    create = ("subagent_create", {"agent": "keeper", "name": "ann", "message": gate.then("One.")})
     talk = await Talk.done(stack, chain([create], last="Off."), "keeper_lead")
+    gate.open()  # the parent has ended by then
     await eventually(lambda: _sessions(talk, 3), what="the parent was woken")
     await talk.rest()
-    message = ("subagent_message", {"target": "ann", "message": say("Two.")})
+    again = Gate()
+    message = ("subagent_message", {"target": "ann", "message": again.then("Two.")})
     await talk.ended(await talk.say(chain([message], last="Off.")))
+    again.open()
     await eventually(lambda: _sessions(talk, 6), what="the parent was woken again")
     await talk.rest()
     return await _closed(talk)

@@ -366,6 +366,9 @@ class SessionStarter:
         )
         return written.sessions
 
+    async def _write(self, batch: OpenBatch) -> OpenedBatch:
+        return await activity_calls.open_sessions(batch)
+
     async def signal(self, session_id: str, name: str, argument: Any) -> None:
         """Signal a session. A session that has just ended cannot receive it; its own post settles what it missed."""
         handle = workflow.get_external_workflow_handle(session_workflow_id(session_id))
@@ -373,9 +376,6 @@ class SessionStarter:
             await handle.signal(name, argument)
         except ApplicationError as error:
             workflow.logger.info("session %s did not receive %s: %s", session_id, name, error.message)
-
-    async def _write(self, batch: OpenBatch) -> OpenedBatch:
-        return await activity_calls.open_sessions(batch)
 
     async def _start_child(self, session: SessionInput, live: Live) -> None:
         session_id = session.ref.session_id

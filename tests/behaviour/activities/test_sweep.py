@@ -9,7 +9,7 @@ from domain.ids import new_id
 from domain.limits import Raise
 from domain.sessions.session import Reason, RecordedStop, SessionRef
 from domain.sessions.writes import RequestAnswer, ThreadMessage
-from store import budgets, conversations, input_requests, sessions, workers
+from store import budgets, conversations, input_requests, sessions
 from tests.behaviour.missions.test_missions import create as mission
 from tests.behaviour.schedules.clock import create as schedule
 from tests.behaviour.schedules.clock import fired
@@ -51,28 +51,6 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
     assert (await stack.record(living))["status"] == "working"
     await stack.cancel(living)
     await stack.wait(living)
-
-
-async def test_one_worker_sweeps_for_all(stack: Stack) -> None:
-    """The stack's worker does, without being asked; another one only if none has for long enough."""
-    task_id = await stack.submit(HANGS)
-    await stack.seen(task_id, "message_delta")
-    await stack.session(task_id).terminate("from outside")
-    await stack.pool.execute("UPDATE workers SET swept_at = NULL")
-
-    async def ended() -> dict[str, object] | None:
-        await stack.age(task_id)
-        record = await stack.record(task_id)
-        return record if record["ended_at"] else None
-
-    assert (await eventually(ended, seconds=40, what="a worker swept"))["reason"] == "lost"
-    other = f"other/{new_id()}"
-    await workers.beat(stack.pool, other, "none")
-    try:
-        assert not await workers.begin_sweep(stack.pool, other, 3_600)
-        assert await workers.begin_sweep(stack.pool, other, 0)
-    finally:
-        await workers.leave(stack.pool, other)
 
 
 async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:
@@ -129,23 +107,6 @@ async def test_sweeper_delivers_messages_that_reached_only_the_row(stack: Stack)
     assert (await stack.wait(task_id))["reason"] == "goal_reached"
     texts = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
     assert texts[1:] == ["Mind the gap."]
-
-
-async def test_unreadable_session_does_not_block_the_sweep(stack: Stack) -> None:
-    broken = await stack.submit(HANGS)
-    talk = await stack.submit("[[script:say text=here]]")
-    await stack.seen(broken, "message_delta")
-    await stack.wait(talk)
-    await stack.pool.execute("UPDATE sessions SET cancel_requested = '{}' WHERE id = $1", broken)
-    await stack.age(broken)
-    message_id = new_id()
-    await conversations.add_message(stack.pool, "default", unsignalled_message(talk, message_id))
-    await stack.pool.execute("UPDATE inbox SET created_at = now() - interval '1 minute' WHERE id = $1", message_id)
-    await stack.sweep()
-    assert await conversations.find_unsignalled(stack.pool) == []
-    await stack.pool.execute("UPDATE sessions SET cancel_requested = NULL WHERE id = $1", broken)
-    await stack.cancel(broken)
-    await stack.wait(broken)
 
 
 async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stack) -> None:

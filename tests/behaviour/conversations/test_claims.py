@@ -30,12 +30,3 @@ async def test_terminated_conversation_is_not_reopened_for_waiting_outcomes(team
     assert ("default", talk.id) in await conversation_state.find_stranded(team.pool, -1.0)
     await conversations.terminate(team.pool, "default", talk.id)
     assert ("default", talk.id) not in await conversation_state.find_stranded(team.pool, -1.0)
-
-
-async def test_load_of_a_reopened_conversation_does_not_grow_with_its_subagents(team: Stack) -> None:
-    named = ("async_delegate", {"name": "helper", "prompt": say()})
-    talk = await Talk.done(team, chain([async_task(say()), async_task(say()), named], last="Off."))
-    await talk.posted(3)
-    loaded = await conversation_state.load_state(team.pool, "default", talk.id)
-    assert sorted(thread.name for thread in loaded.threads.values()) == ["helper", "lead"]
-    assert len(loaded.pending) == 3

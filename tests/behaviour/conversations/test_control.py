@@ -213,19 +213,6 @@ async def test_further_message_extends_a_running_child_which_reports_once(team: 
     assert len(await talk.mail()) == len(await talk.children()) == 1
 
 
-@pytest.mark.proves("S0-B09")
-async def test_steering_an_ended_subagent_says_so(team: Stack) -> None:
-    talk, texts, child = await steered(team)
-    assert texts[2] == "The message is empty; nothing was sent." and "Session not found" in texts[3]
-    assert texts[6] == f"The subagent (session: {child.id}) is not running; give it a new task instead."
-    assert len(await talk.children()) == 1  # the message did not start a new session
-    late = await team.http.post(f"/tasks/{child.id}/steer", json={"message": "Hello?"})
-    empty = await team.http.post(f"/tasks/{child.id}/steer", json={"message": " "})
-    unknown = await team.http.post(f"/tasks/{'0' * 26}/steer", json={"message": "Hello?"})
-    assert (late.status_code, empty.status_code, unknown.status_code) == (404, 422, 404)
-    assert late.json()["type"] == "urn:errand:problem:not-running"
-
-
 @pytest.mark.proves("S0-B09", "S0-B50")
 async def test_steering_message_is_read_once_and_never_left_unread(team: Stack) -> None:
     gate = Gate()
@@ -253,17 +240,6 @@ async def test_interrupting_a_conversation_reaches_every_live_session(team: Stac
     assert [row.partial for row in await talk.children()] == [True] * 3
     assert (await team.http.post(f"/conversations/{talk.id}/interrupt")).json()["interrupted"] == 0
     assert len(await talk.mail(pending_only=True)) == 2  # the outcome of the blocking child was for its parent only
-
-
-async def test_outcome_is_posted_only_at_the_end(team: Stack) -> None:
-    gate = Gate()
-    talk = await Talk.done(team, chain([async_task(chain([gate.call], text="So far.", last="All."))], last="Off."))
-    await team.seen((await talk.child()).id, "message", text="So far.")
-    await asyncio.sleep(0.3)
-    assert await talk.mail() == [] and (await talk.try_fire()).status_code == 422
-    gate.open()
-    [message] = await talk.posted(1)
-    assert message.source_type == "subagent_result"
 
 
 async def waiting_for_a_person(stack: Stack, call: Call, answer: Any) -> tuple[Talk, SessionRow, list[str], str]:

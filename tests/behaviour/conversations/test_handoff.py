@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from store import messages
-from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain, say
+from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, eventually, of_type
 
@@ -64,16 +64,6 @@ async def test_later_turns_of_the_thread_are_those_of_the_agent_that_took_over(s
     assert await speakers(stack, later.id) == [BILLING]
 
 
-async def test_turn_that_waited_during_the_handoff_is_the_new_agents(stack: Stack) -> None:
-    gate = Gate()
-    talk = await Talk.begin(stack, chain([gate.call], [(BILLING, {})], last="Settled."), "hand_desk")
-    await stack.seen(talk.id, "tool_called", tool="wait_for")
-    waiting = await talk.say(say("I waited."), if_busy="queue")
-    gate.open()
-    later = await talk.ended(waiting)
-    assert (later.agent, later.output) == (BILLING, "I waited.")
-
-
 async def test_other_calls_run_first_and_the_first_of_two_handoffs_counts(stack: Stack) -> None:
     calls: list[Any] = [(BILLING, {}), ("list_files", {"path": "."}), (REPAIRS, {})]
     talk = await Talk.done(stack, chain(calls), "hand_desk")
@@ -84,22 +74,6 @@ async def test_other_calls_run_first_and_the_first_of_two_handoffs_counts(stack:
     returned = [event["tool"] for event in of_type(await stack.events(talk.id), "tool_returned")]
     assert returned == ["list_files", BILLING, REPAIRS]
     assert (await talk.shown())["threads"][0]["agent"] == BILLING
-
-
-async def test_handoff_with_unknown_arguments_is_refused_and_the_agent_stays(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([(BILLING, {"to": "me"})]), "hand_desk")
-    [refused] = await talk.results()
-    assert "do not fit" in refused
-    assert (await talk.shown())["threads"][0]["agent"] == "hand_desk"
-
-
-async def test_fork_of_a_handed_over_session_begins_with_the_new_agent(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([(BILLING, {})], last="Settled."), "hand_desk")
-    body = {"fork_from": talk.id, "input": say("Forked."), "transport": "stream"}
-    answer = await stack.http.post("/conversations/run", json=body)
-    assert answer.status_code == 202, answer.text
-    fork = Talk(stack, answer.json()["conversation_id"])
-    assert (await fork.ended(fork.id)).agent == BILLING
 
 
 async def test_recorded_rerun_hands_over_again(stack: Stack) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -101,27 +100,6 @@ async def test_a_late_outcome_is_a_new_session_and_changes_no_ended_one(team: St
     assert root[1].parent_session_id == root[0].id
     kinds = [event["type"] for event in await team.events(root[1].id)]
     assert kinds[:3] == ["task_submitted", "mailbox_updated", "task_started"] and kinds[-1] == "task_completed"
-
-
-@scene
-async def overtaken(stack: Stack) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Another message arrives before the outcome of an earlier subagent."""
-    gate = Gate()
-    talk = await Talk.done(stack, chain([async_task(gate.then("The part."))], last="Off."), "waker")
-    await talk.ended(await talk.say(say("Second.")))
-    first = await talk.shown("/turns", limit=1)
-    gate.open()
-    await all_delivered(talk)
-    whole = await talk.shown("/turns")
-    return first, whole, await talk.shown("/turns", cursor=first["next_cursor"])
-
-
-async def test_turns_are_in_the_order_of_their_beginning(team: Stack) -> None:
-    first, whole, rest = await overtaken(team)
-    assert [turn["trigger"] for turn in whole["items"]] == ["api", "api", "async_subagent_result"]
-    assert whole["items"] == first["items"] + rest["items"]
-    woken = whole["items"][-1]["input"]  # the text that the session read, verbatim
-    assert woken.startswith("Async subagent 'helper' (session: ") and "The part." in woken
 
 
 @scene

@@ -2,7 +2,6 @@
 
 from urllib.parse import quote
 
-import httpx2
 from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
@@ -11,7 +10,6 @@ from domain.sessions.session import Status
 from tests.behaviour.conversations.talk import BROKEN, Gate, Talk, async_delegate, async_task, chain, say
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient
-from workflows.ui import link
 
 
 async def current_details(stack: Stack, workflow_id: str) -> str:
@@ -75,13 +73,3 @@ async def test_details_link_a_session_with_its_conversation_parent_and_subagents
         return "outcomes waiting: 1" in await current_details(team, conversation)
 
     await eventually(waiting, what="the details count the outcome")
-
-
-async def test_web_ui_renders_the_link(team: Stack) -> None:
-    """The Web UI of the installed server keeps a path without a host unchanged and opens it in a new tab."""
-    text = link("a [b] *c*", "default", "session/x")
-    async with httpx2.AsyncClient(base_url=team.temporal_ui_url, timeout=30) as ui:
-        await ui.get(team.temporal_ui_link)
-        page = (await ui.get("/render", params={"content": text})).text
-    assert 'href="/namespaces/default/workflows/session%2Fx"' in page
-    assert ">a [b] *c*</a>" in page

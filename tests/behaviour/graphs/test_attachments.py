@@ -179,26 +179,6 @@ async def test_files_sent_to_a_running_subagent_arrive_before_the_message(stack:
     )
 
 
-async def test_files_of_later_messages_overwrite_no_earlier_ones(stack: Stack) -> None:
-    oak = {"attachments": ["drafts/oak.txt"]}
-    first = ("subagent_create", {"agent": "at_pair", "name": "ann", "message": "Grow.", **oak})
-    again = ("subagent_message", {"target": "ann", "message": "More.", **oak})
-    changed = ("write_file", {"path": "drafts/oak.txt", "content": "sapling"})
-    talk = await Talk.done(stack, chain([WRITES], [first], [changed], [again]), "at_keeper")
-    _, second = await talk.children()
-    assert "acorn" in (await outputs(stack, second.id))[0] and "sapling" in (await outputs(stack, second.id))[0]
-    assert await files(stack, second) == ["attachments/*/oak.txt", "attachments/*/oak.txt", "out.txt"]
-
-
-async def test_message_of_an_explicit_child_brings_files(stack: Stack) -> None:
-    create = ("subagent_create", {"agent": "at_reporter", "name": "rep", "message": "Grow."})
-    talk = await Talk.done(stack, chain([create], last="Off."), "at_quiet")
-    await talk.rest()
-    sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id) if "has sent a message" in one]
-    assert len(sent) == 1 and re.search(rf"See {PATH}out\.txt\.\n\nAttachments:\n- {PATH}out\.txt$", sent[0]), sent
-    assert await files(stack, await talk.session(talk.id)) == ["attachments/*/out.txt"]
-
-
 async def test_shared_workspace_keeps_the_paths(stack: Stack) -> None:
     pair = ("at_pair", {"message": "Look at drafts/oak.txt.", "attachments": ["drafts/oak.txt"]})
     talk = await Talk.done(stack, chain([WRITES], [pair]), "at_sharing")

@@ -93,31 +93,6 @@ async def test_handler_that_fails_ends_its_session(stack: Stack, handler: str, k
     assert "secret-of-an-exception" not in json.dumps(await stack.events(task_id)) + history
 
 
-async def test_turn_limit_ends_a_session_whose_handler_spoke_last(stack: Stack) -> None:
-    await define(stack, "hs_long", "metronome", "Go.", max_session_turns=2, env={"BEATS": "100"})
-    task_id = await stack.submit("Play.", agent="hs_long")
-    record = await stack.wait(task_id)
-    assert (record["status"], record["reason"]) == ("failed", "turn_limit")
-    assert (await stack.result(task_id))["output"] == "Beat 1."  # a handler writes no summary
-
-
-async def test_unknown_handler_is_refused_with_the_existing_names(stack: Stack) -> None:
-    fields = {"name": "hs_none", "description": "x", "side_a": {"handler": "nobody"}, "side_b": "human"}
-    answer = await stack.http.put("/agents/hs_none", json=fields)
-    assert answer.status_code == 422
-    [problem] = answer.json()["errors"]
-    assert problem["pointer"] == "/side_a/handler" and "metronome" in json.dumps(problem)
-
-
-async def test_cancel_reaches_a_handler_that_takes_its_time(stack: Stack) -> None:
-    await define(stack, "hs_slow", "metronome", "Go.", env={"SECONDS": "60"})
-    task_id = await stack.submit("Play.", agent="hs_slow")
-    await stack.seen(task_id, "step_started", step=2)
-    assert (await stack.cancel(task_id)).is_success
-    record = await stack.wait(task_id, seconds=20)
-    assert record["status"] == "cancelled"
-
-
 async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -> None:
     task_id = await stack.submit("Should we build it?", agent="panel")
     record = await stack.wait(task_id)

@@ -2,7 +2,6 @@
 not fail the session."""
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import define, prompt
 from tests.support.secrets import secrets_found
-from tests.support.stack import Stack, calls, eventually, of_type, steps
+from tests.support.stack import Stack, calls, of_type, steps
 
 pytestmark = pytest.mark.together
 
@@ -153,19 +152,6 @@ async def test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks(sta
     assert whole.output == "Done." and (await stack.record(later.id))["usage"]["llm_calls"] == 1
 
 
-async def test_hook_of_a_subagent_reaches_its_parent(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([("hk_child", {"message": "Go."})], last="Off."), "hk_lead")
-
-    async def messages() -> list[str]:
-        sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id)]
-        return [one for one in sent if "has sent a message" in one]
-
-    [message] = await eventually(messages, what="the hook's message reached the parent")
-    assert re.search(r"See (attachments/\w{8}/out\.txt)\.\n\nAttachments:\n- \1$", message), message
-    _, manifest = await workspaces.get(stack.pool, "default", talk.id)
-    assert [path for path in manifest if path.endswith("/out.txt")]
-
-
 @pytest.mark.proves("S4-B12")  # failing hooks; the effects of hooks are tested above
 async def test_failing_hooks_are_reported_and_cost_the_session_nothing(stack: Stack) -> None:
     token = "canary-of-a-failing-hook"
@@ -250,11 +236,3 @@ async def test_no_tool_runs_if_a_hook_that_may_guard_it_is_absent(stack: Stack) 
         ("gone", "before_model"),
         ("gone", "before_tool"),
     }
-
-
-async def test_unknown_hook_and_one_without_effects_in_a_dry_run(stack: Stack) -> None:
-    refused = await stack.http.put("/agents/hk_none", json=agent("hk_none", hooks=["no_such_hook"]))
-    assert refused.status_code == 422 and "no hook 'no_such_hook'" in refused.text
-    given = {"variables": {"TOKEN": "abcd"}}
-    record = await stack.run(steps([LOOK]), "hk_broken", context=given, config={"dry_run": True})
-    assert of_type(await stack.events(record["task_id"]), "hook_failed") == []

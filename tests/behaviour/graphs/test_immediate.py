@@ -87,16 +87,6 @@ async def test_immediate_subagents_of_immediate_subagents_start_too(stack: Stack
     assert (child.agent, below.agent, below.spawned_by, below.depth) == ("im_leader", "im_scout", child.id, 2)
 
 
-async def test_second_side_starts_its_immediate_subagents_before_its_first_turn(stack: Stack) -> None:
-    task_id = await stack.submit("Go.", agent="im_late")
-    assert (await stack.wait(task_id))["status"] == "completed"
-    events = await stack.events(task_id)
-    kinds = [event["type"] for event in of_type(events, "message", "subagent_started")]
-    assert kinds[:2] == ["message", "subagent_started"]
-    children = await stack.pool.fetch("SELECT agent FROM sessions WHERE spawned_by = $1", task_id)
-    assert [row["agent"] for row in children] == ["im_scout"]
-
-
 @pytest.mark.proves("S4-17")
 async def test_handoff_starts_the_immediate_subagents_of_the_agent_that_takes_over(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("im_lead", {})], last="Taken over. im-three"), "im_desk")
@@ -123,13 +113,6 @@ async def test_existing_instance_is_not_created_again_by_a_second_handoff(stack:
     ]
 
 
-async def test_immediate_subagent_starts_only_in_the_first_turn_of_a_thread(stack: Stack) -> None:
-    talk = await Talk.done(stack, say("Once."), "im_lead")
-    second = await talk.say(say("Twice."))
-    await talk.ended(second)
-    assert len(await talk.children()) == 1
-
-
 async def test_hidden_subagent_starts_and_is_no_tool(stack: Stack) -> None:
     steps = chain([("im_scout", {"message": "Again."})], last="Tried. im-four")
     talk = await Talk.done(stack, steps, "im_hider")
@@ -141,14 +124,6 @@ async def test_hidden_subagent_starts_and_is_no_tool(stack: Stack) -> None:
     ], returned
     offered = [tool["name"] for tool in (await first_request(stack, "im-four"))["tools"]]
     assert "im_scout" not in offered
-
-
-async def test_model_starts_without_waiting_for_a_background_immediate_subagent(stack: Stack) -> None:
-    talk = await Talk.done(stack, say("Off. im-five"), "im_waits_not")
-    await talk.rest()
-    [child] = await talk.children()
-    request = await first_request(stack, "im-five")
-    assert f"Subagent 'im_scout' (reference: {child.thread_id}) was started." in json.dumps(request["messages"])
 
 
 @pytest.mark.proves("S4-16")

@@ -128,11 +128,6 @@ async def test_blocking_subagent_is_a_tool_named_after_its_agent_whose_result_is
     assert (entry["reference"], entry["status"], entry["resumable"]) == (child.thread_id, "completed", False)
 
 
-async def test_arguments_that_do_not_fit_start_nothing(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([("st_pair", {"text": "Draft it."})]), "st_lead")
-    assert "do not fit" in (await talk.results())[0] and not await talk.children()
-
-
 @pytest.mark.proves("S4-24")
 async def test_result_of_a_background_subagent_arrives_as_a_silent_message(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("st_pair", {"message": "Draft it."})], last="Off."), "st_later")
@@ -149,16 +144,6 @@ async def test_failure_of_a_background_subagent_arrives_with_its_details(stack: 
     [child] = await talk.children()
     text = FAILED.format(child.thread_id, "No paper.")
     assert await messages_to_root(talk) == [text] and await silent(talk) == [text]
-
-
-async def test_failed_subagent_is_an_error_with_its_output_so_far(stack: Stack) -> None:
-    breaks = {"message": "Draft it. [[fault:400 at=2 times=always]]"}
-    talk = await Talk.done(stack, chain([("st_halfway", breaks)]), "st_halved")
-    [child] = await talk.children()
-    so_far = f"{child.error}\n\nUntil then it said:\nHalf a page."
-    assert child.error and await talk.results() == [FAILED.format(child.thread_id, so_far)]
-    [returned] = of_type(await stack.events(talk.id), "tool_returned")
-    assert returned["state"] == "failed"
 
 
 @pytest.mark.parametrize("parent", ["st_stopped", "st_stopped_later"])
@@ -351,16 +336,6 @@ async def test_optional_subagent_is_offered_only_if_its_variable_is_true(stack: 
     later = await talk.say(chain([message("ann")]))
     assert "There is no subagent 'st_typed' for you." in (await talk.results(later))[0]
     assert len(await talk.children()) == 3
-
-
-async def test_terminated_conversation_shows_its_children_as_terminated(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([create("ann")], last="Off."), "st_keeper")
-    answer = await stack.http.post(f"/conversations/{talk.id}/terminate")
-    assert answer.is_success
-    assert [entry["status"] for entry in await children_of(talk)] == ["terminated"]
-    again = await stack.http.post(f"/conversations/{talk.id}/messages", json={"input": say(), "transport": "stream"})
-    assert again.status_code == 409
-    assert not of_type(await stack.events(talk.id), "task_submitted")[1:]
 
 
 async def test_unexpected_error_is_a_tool_error(stack: Stack) -> None:

@@ -144,25 +144,6 @@ async def test_values_boot_the_deferred_subagent_with_the_original_call_exactly_
     assert await secrets_found(stack, [token.encode(), deep.encode()]) == []
 
 
-async def test_further_message_of_an_instance_keeps_its_values_and_a_second_one_waits_with_the_first(
-    stack: Stack,
-) -> None:
-    talk = await Talk.done(stack, chain([CREATE], [CREATE], last="Off."), "vt_lead")
-    first, second = await refusals(stack, talk)
-    assert first["request_id"] == second["request_id"]
-    assert (await give(stack, first, TOKEN="value-of-ann", DEEP_KEY="value-below")).is_success
-    [child] = await talk.children()
-    await talk.ended(child.id)
-    await talk.rest()
-    message = ("subagent_message", {"target": "ann", "message": "Again."})
-    further = await talk.say(chain([message], last="Off."), if_busy="queue")
-    await talk.ended(further)
-    await talk.rest()
-    sessions = await talk.children()
-    assert len(sessions) == 2 and len({row.thread_id for row in sessions}) == 1
-    assert await revealed(stack, sessions[1].id) == ["Values: [redacted] north; lengths: 12 5"]
-
-
 async def test_subagent_starts_although_every_process_died_when_its_values_were_given(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
     error = await waiting(stack, talk)

@@ -103,10 +103,3 @@ async def test_final_summary_knows_the_task_even_if_no_turn_was_committed(stack:
     record = await stack.run("[[script:say text=hello]] [[fault:529 retry_after=60]]", config={"ttl": 1_500})
     assert record["reason"] == "ttl"
     assert (await stack.result(record["task_id"]))["output"] == "hello"
-
-
-async def test_reply_cut_at_its_length_is_continued(stack: Stack) -> None:
-    record = await stack.run("[[script:say text=part stop=max_tokens]]")
-    assert (record["reason"], record["usage"]["llm_calls"]) == ("goal_reached", 2)
-    second = (await stack.asked(record["task_id"]))[1]
-    assert "cut off at the length limit" in str(second["body"]["messages"][-1])

@@ -75,14 +75,6 @@ async def test_permanent_errors_fail_the_session(stack: Stack, fault: str, error
     assert (await stack.events(record["task_id"]))[-1]["error"] == record["error"]["message"]
 
 
-@pytest.mark.proves("S1-17")
-async def test_a_failure_keeps_what_was_done_readable(stack: Stack) -> None:
-    task_id = await stack.submit("[[script:count n=3]] [[fault:auth at=3]]")
-    record = await stack.wait(task_id)
-    assert (record["status"], record["reason"], record["partial"]) == ("failed", "error", True)
-    assert (await stack.result(task_id))["output"] == "Step 2 of 3."
-
-
 @pytest.mark.proves("F-14")
 async def test_ended_session_takes_nothing_more(stack: Stack) -> None:
     task_id = await stack.submit("[[script:say text=over]]")

@@ -1,16 +1,12 @@
 """Steps, histories and conversations as workflows: in order though a worker dies, small, and without secrets."""
 
 import asyncio
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError
 
-from domain.conversations.requests import Steer
-from domain.errors import Unavailable
 from domain.ids import new_id
 from store import keys, sessions
 from store.keys import Right
@@ -92,13 +88,6 @@ async def test_a_message_that_a_failed_summary_took_is_answered_by_another_sessi
     assert [one for one in (task_id, reader) if "And then?" in str(await stack.nodes(one))] == [reader]
 
 
-async def test_a_step_begins_before_its_retry_is_shown(stack: Stack) -> None:
-    record = await stack.run("[[script:count n=2]] [[fault:529 at=2 retry_after=0]]")
-    shown = [event["type"] for event in await stack.events(record["task_id"]) if event.get("step") == 2]
-    assert shown[:3] == ["step_started", "model_retry", "attempt_reset"]
-    assert shown.count("step_started") == 1
-
-
 async def size(stack: Stack, task_id: str) -> int:
     """Return the size of the history as the server counts it for its limits."""
     described = await stack.session(task_id).describe()
@@ -166,12 +155,6 @@ async def closes(stack: Stack, task_id: str) -> None:
     await eventually(closed, what="the conversation closed")
 
 
-async def test_a_task_that_needs_no_decision_has_no_conversation_workflow(stack: Stack) -> None:
-    record = await stack.run("[[script:count n=1]]")
-    with pytest.raises(RPCError, match="not found"):
-        await status(stack, record["conversation_id"])
-
-
 async def test_conversation_opened_late_adopts_live_sessions_and_closes_with_them(stack: Stack) -> None:
     """A session begins, runs or ends: a conversation that is opened at that time finds it running or ended."""
     tasks = [await stack.submit("[[script:count n=2]]") for _ in range(8)]
@@ -208,11 +191,3 @@ async def test_a_repeated_start_changes_nothing(stack: Stack) -> None:
     await closes(stack, task_id)
     assert await stack.record(task_id) == record
     assert len(await stack.asked(task_id)) == 2
-
-
-async def test_conversation_without_time_to_answer_is_unavailable(stack: Stack) -> None:
-    """Repeats of an update share one time limit, which may have passed before the next repeat."""
-    client = WorkflowClient(stack.client, stack.settings.task_queue)
-    nobody = Steer(request_id=new_id(), thread=new_id(), message=new_id())
-    with pytest.raises(Unavailable):
-        await client.steer("default", nobody.thread, nobody, timedelta(seconds=-1))

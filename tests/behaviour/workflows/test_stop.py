@@ -60,21 +60,6 @@ async def test_cancel_ends_a_running_command(stack: Stack) -> None:
     assert [node["kind"] for node in await stack.nodes(task_id)] == ["user", "assistant", "tool_results"]
 
 
-async def test_cancel_ends_every_call_of_a_reply(stack: Stack, tmp_path: Path) -> None:
-    """The ending waits for all of them: each call's end is recorded before the task's."""
-    slow = ("bash", {"command": "sleep 60"}), ("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 50})
-    task_id = await stack.submit(calls(*slow, *slow))
-
-    async def all_run() -> bool:
-        return len(of_type(await stack.events(task_id), "tool_called")) == 4
-
-    await eventually(all_run, what="all four run")
-    await stack.cancel(task_id)
-    assert (await stack.wait(task_id))["status"] == "cancelled"
-    returned = of_type(await stack.events(task_id), "tool_returned")
-    assert [event["state"] for event in returned] == ["cancelled"] * 4
-
-
 def _processes(argument: str) -> int:
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -187,13 +172,3 @@ async def test_cancel_without_a_worker_is_honoured_later(stack: Stack) -> None:
         record = await stack.wait(task_id)
         assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
     assert await stack.asked(waiting) == []
-
-
-async def test_a_second_stop_is_harmless(stack: Stack) -> None:
-    task_id = await stack.submit(HANGS)
-    await stack.seen(task_id, "message_delta")
-    answers = await asyncio.gather(*(stack.cancel(task_id, reason=f"number {n}") for n in range(5)))
-    assert {answer.status_code for answer in answers} == {202}
-    record = await stack.wait(task_id)
-    assert record["status"] == "cancelled"
-    assert len(of_type(await stack.events(task_id), "cancel_requested")) == 1

@@ -15,7 +15,6 @@ import worker
 from activities.events import EventWriter
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS
-from domain.sessions.session import ToolOutcome, ToolRequest
 from settings import LONGEST_BEAT, ROOT, Settings
 from store.database import Pool
 from workflows import activity_calls as steps
@@ -57,10 +56,6 @@ def test_every_step_is_registered_with_the_same_types(registered: dict[str, _Def
 def test_every_registered_activity_is_called_by_a_workflow(registered: dict[str, _Definition]) -> None:
     called = {name for name, _, _ in expected()} | {name for _, name in literal_calls()}
     assert set(registered) == called
-
-
-def test_one_type_is_for_all_tools() -> None:
-    assert (steps.RUN_TOOL.takes, steps.RUN_TOOL.gives) == (ToolRequest, ToolOutcome)
 
 
 @pytest.mark.parametrize("every", [timedelta(seconds=1), timedelta(seconds=LONGEST_BEAT)])

@@ -7,18 +7,15 @@ import socket
 import time
 from datetime import timedelta
 
-import asyncpg
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.service import RPCError, RPCStatusCode
 
-from api.http.problems import respond
 from domain.conversations.requests import Steer
 from domain.errors import Unavailable
-from domain.sealing import KeyRing, KeyRingError, SealingError
+from domain.sealing import KeyRing, SealingError
 from domain.sessions.session import ToolOutcome
 from workflows.argument_guard import MOST_LINES, DroppedSignals
-from workflows.client import WorkflowClient, connect, is_away, is_not_yet, is_over
+from workflows.client import WorkflowClient, connect
 from workflows.codec import EncryptingCodec, data_converter
 
 
@@ -29,36 +26,6 @@ async def test_a_server_that_accepts_connections_and_is_silent_is_unavailable_in
         with pytest.raises(Unavailable):
             await client.steer("t", "c", Steer(request_id="r", thread="c", message="m"), timedelta(seconds=0.5))
         assert time.monotonic() - begun < 1.5
-
-
-@pytest.mark.parametrize(
-    ("status", "meaning"),
-    [
-        (RPCStatusCode.UNAVAILABLE, is_away),
-        (RPCStatusCode.UNKNOWN, is_away),
-        (RPCStatusCode.INTERNAL, is_away),
-        (RPCStatusCode.RESOURCE_EXHAUSTED, is_not_yet),
-        (RPCStatusCode.NOT_FOUND, is_not_yet),
-        (RPCStatusCode.NOT_FOUND, is_over),
-    ],
-)
-def test_a_broken_connection_is_no_mistake_of_the_callers(status: RPCStatusCode, meaning: object) -> None:
-    error = RPCError("x", status, b"")
-    assert {rule for rule in (is_away, is_not_yet, is_over) if rule(error)} >= {meaning}
-    assert not (is_away(error) and is_over(error))
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError, asyncpg.InvalidCachedStatementError, TimeoutError],
-)
-def test_transient_error_is_503(kind: type[Exception]) -> None:
-    answer = respond(kind("x"), "id")
-    assert answer.status_code == 503 and answer.headers["retry-after"]
-
-
-def test_unforeseen_error_is_500() -> None:
-    assert respond(asyncpg.UniqueViolationError("x"), "id").status_code == 500
 
 
 def test_thousands_of_dropped_signals_are_few_lines_without_tracebacks() -> None:
@@ -101,12 +68,6 @@ async def test_forged_payloads_are_passed_on_and_a_missing_key_is_an_error() -> 
             assert await codec.decode([forged]) == [forged]
     with pytest.raises(SealingError, match="'new'"):
         await codec.decode(await EncryptingCodec(KeyRing.parse([f"new:{NEW}"]), encrypts=True).encode([PLAIN]))
-
-
-def test_encryption_needs_keys() -> None:
-    with pytest.raises(KeyRingError, match="ERRAND_SECRET_KEYS"):
-        data_converter(KeyRing(), encrypts=True)
-    assert data_converter().payload_codec is None
 
 
 def test_payloads_leave_out_defaults() -> None:

@@ -18,7 +18,6 @@ from temporalio.exceptions import ApplicationError
 
 from domain import wire
 from domain.conversations.requests import (
-    MOST_PENDING,
     CallRef,
     ConversationState,
     EndedSession,
@@ -264,13 +263,6 @@ def test_router_delivers_each_outcome_once_and_to_its_spawner() -> None:
     run_state_machine_as_test(ConversationMachine, settings=patience)
 
 
-def test_returned_outcomes_leave_only_the_newest_in_the_state() -> None:
-    state = ConversationState(pending=[pending("newest")])
-    router = OutcomeRouter(state)
-    router.put_back([pending(str(number)) for number in range(MOST_PENDING)], by="session")
-    assert [one.id for one in state.pending] == [*(str(number) for number in range(1, MOST_PENDING)), "newest"]
-
-
 class MeanwhileEnded(PretendStarter):
     """The end of the spawning session is posted while its children are being written."""
 
@@ -396,12 +388,6 @@ def test_message_that_was_in_the_rows_is_not_delivered_again_by_its_own_request(
     made.router.close_session(starter.store.finish(after, committed=True))
     again = run(made.steer_thread(Steer(request_id="again", thread=ROOT, message="note")))
     assert again.session_id == after.id and starter.store.live_on(ROOT) is None
-
-
-def test_steering_an_idle_thread_is_refused() -> None:
-    made, _ = talk()
-    with pytest.raises(ApplicationError, match="Nothing is running there"):
-        run(made.steer_thread(Steer(request_id="r", thread="elsewhere", message="note")))
 
 
 FIRE = Fire(request_id="f", session_id="f", session=NEW)

@@ -6,13 +6,9 @@ from typing import Any
 from domain.agents.definition import AgentDefinition
 from domain.agents.variables import (
     find_needed,
-    find_unnamed,
     inherit_values,
-    model_values,
     store_given,
-    stored_names,
     tool_values,
-    usable_values,
 )
 
 KEY = {"description": "a key", "kind": "secret", "scoped": True}
@@ -33,11 +29,6 @@ GRAPH = {one.name: one for one in (TOP, MIDDLE, DEEP)}
 
 def missing(*given: Any) -> list[tuple[str, str]]:
     return [(one.agent, one.name) for one in find_needed(*given) if one.missing]
-
-
-def test_needs_are_those_of_the_whole_graph() -> None:
-    assert missing(MIDDLE, {}, GRAPH) == [("middle", "NOTE"), ("deep", "KEY"), ("deep", "TOWN")]
-    assert missing(MIDDLE, {"NOTE": "n", "TOWN": "Rome", "KEY": "k"}, GRAPH) == []
 
 
 def test_given_values_wait_for_the_agent_that_needs_them() -> None:
@@ -70,27 +61,3 @@ def test_value_is_missing_if_one_way_does_not_hand_it_over() -> None:
         top = agent("top", *({"name": name, "scoped_env": ["KEY"]} for name in ways), variables={"KEY": KEY})
         graph = {one.name: one for one in (low, left, right, top)}
         assert ("low", "KEY") in missing(top, {"KEY": "k"}, graph)
-
-
-def test_disabled_branch_and_a_circle_need_nothing_more() -> None:
-    optional = agent("top", {"name": "deep", "optional": "WITH_DEEP"})
-    assert missing(optional, {}, {**GRAPH, "top": optional}) == []
-    assert missing(optional, {"WITH_DEEP": "Yes"}, {**GRAPH, "top": optional}) == [("deep", "KEY"), ("deep", "TOWN")]
-    circle = agent("circle", "circle", variables={"TOWN": TOWN})
-    assert missing(circle, {}, {"circle": circle}) == [("circle", "TOWN")]
-
-
-def test_value_that_no_agent_names_belongs_to_the_tools_of_its_thread() -> None:
-    stored = stored_names({"FREE": "sealed:f", "TOWN": "Rome"}, TOP.all_variables)
-    assert stored == {":FREE": "sealed:f", "TOWN": "Rome"} and find_unnamed(stored) == {"FREE": "sealed:f"}
-    assert tool_values(TOP, stored) == {"FREE": "sealed:f", "TOWN": "Rome"} and usable_values(stored, GRAPH) == stored
-    assert inherit_values(stored, [TOP], MIDDLE, GRAPH) == {"TOWN": "Rome"} and model_values(TOP, stored) == {
-        "TOWN": "Rome"
-    }
-
-
-def test_only_what_the_graph_names_is_kept() -> None:
-    assert usable_values({"TOWN": "x", "OTHER": "y", "deep:KEY": "z", "gone:KEY": "z"}, GRAPH) == {
-        "TOWN": "x",
-        "deep:KEY": "z",
-    }
