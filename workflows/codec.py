@@ -64,7 +64,7 @@ class EncryptingCodec(PayloadCodec):
 
 
 class SmallPayloads(PydanticJSONPlainPayloadConverter):
-    """Leaves out what has its default, to keep histories small: whoever reads a payload fills it in again."""
+    """Leaves out what has its default, to keep histories small: a reader fills it in again."""
 
     _serializer = SchemaSerializer(any_schema())
 
