@@ -55,39 +55,28 @@ class LoadedAgents:
 def check_agents(folder: Path, known: Catalogue) -> LoadedAgents:
     """Load the usable definitions and collect every problem. An agent that needs a broken one is left out too."""
     errors: dict[str, AgentFileError] = {}
-    prompts: dict[str, PromptDefinition] = {}
     parsed: dict[str, AgentDefinition] = {}
     found: dict[str, list[FieldProblem]] = {}
-    for path in sorted((folder / "prompts").glob("*.md")):
-        try:
-            prompts[path.stem] = parse_prompt(read_text(path), f"prompts/{path.name}")
-        except AgentFileError as error:
-            errors[error.file] = error
-    broken = [Path(file).stem for file in errors]
     files = sorted(folder.glob("*.md"))
     if not folder.is_dir():
         errors["."] = AgentFileError(str(folder), [FieldProblem("(folder)", "does not exist")])
+    for path in sorted((folder / "prompts").glob("*.md")):
+        try:
+            parse_prompt(path)
+        except AgentFileError as error:
+            errors[error.file] = error
     for path in files:
         try:
-            text = _with_skills(read_text(path), path)
-            parsed[path.stem], found[path.stem] = _read_agent(text, path.name, known, prompts, broken)
+            parsed[path.stem], found[path.stem] = read_agent(one_text(path), path.name, known)
         except AgentFileError as error:
             errors[error.file] = error
     agents = {name: with_agents_separated(definition, parsed) for name, definition in parsed.items()}
     for name, definition in agents.items():
-        if problems := [*found[name], *_all_problems(definition, agents, known)]:
+        if problems := [*found[name], *definition_problems(definition, agents, known)]:
             errors[f"{name}.md"] = AgentFileError(f"{name}.md", problems)
     usable = {name: definition for name, definition in agents.items() if f"{name}.md" not in errors}
     names = frozenset(path.stem for path in files)
     return LoadedAgents(_without_missing(usable), list(errors.values()), names)
-
-
-def parse_agent(text: str, file: str, known: Catalogue) -> AgentDefinition:
-    """Read one definition. `complete` checks it once the other agents are known."""
-    definition, problems = _read_agent(text, file, known, {})
-    if problems:
-        raise AgentFileError(file, problems)
-    return definition
 
 
 def complete(
@@ -100,7 +89,7 @@ def complete(
     """Check a definition against the other agents; returns it with agents separated from tools. `problems`: known ones,
     which are reported with the others."""
     whole = with_agents_separated(definition, {**others, definition.name: definition})
-    if found := [*problems, *_all_problems(whole, {**others, whole.name: whole}, known)]:
+    if found := [*problems, *definition_problems(whole, {**others, whole.name: whole}, known)]:
         raise AgentFileError(file, found)
     return whole
 
@@ -110,19 +99,11 @@ def load_agent(
 ) -> AgentDefinition:
     """One definition with its own prompts, checked against the other agents. All of its problems are raised,
     together with those found before."""
-    definition, problems = _read_agent(text, file, known, {})
+    definition, problems = read_agent(text, file, known)
     return complete(definition, others, known, file, [*before, *problems])
 
 
-def _all_problems(
-    definition: AgentDefinition, agents: Mapping[str, AgentDefinition], known: Catalogue
-) -> list[FieldProblem]:
-    return [*definition_problems(definition, known), *graph_problems(definition, agents, known)]
-
-
-def _read_agent(
-    text: str, file: str, known: Catalogue, prompts: Mapping[str, PromptDefinition], broken: Sequence[str] = ()
-) -> tuple[AgentDefinition, list[FieldProblem]]:
+def read_agent(text: str, file: str, known: Catalogue) -> tuple[AgentDefinition, list[FieldProblem]]:
     """A definition, and its faults apart from references. Raises if nothing is left that could be checked."""
     fields, body = _front_matter(text, file)
     problems: list[FieldProblem] = []
@@ -132,17 +113,13 @@ def _read_agent(
     problems += found
     if definition is None:
         raise AgentFileError(file, problems)
-    named = {side.prompt for side in (definition.side_a, definition.side_b) if side is not None and side.prompt}
-    own = {name: prompt for name, prompt in prompts.items() if name in named and name not in definition.prompts}
-    definition = definition.model_copy(update={"prompts": {**definition.prompts, **own}})
     if definition.name != Path(file).stem:
-        reason = f"{definition.name!r} differs from the file's name"
-        problems.append(FieldProblem("name", reason, (Path(file).stem,)))
-    return definition, [*problems, *side_problems(definition, known, sorted(prompts), broken)]
+        problems.append(_other_name(definition.name, Path(file).stem))
+    return definition, [*problems, *side_problems(definition, known)]
 
 
 def to_markdown(definition: AgentDefinition) -> str:
-    """The text of a file that parse_agent reads back as the same definition."""
+    """The text of a file that is read back as the same definition."""
     # the tool lists of MCP servers come from the servers, never from a file
     dumped = definition.model_dump(mode="json", exclude_defaults=True, exclude={"mcp_servers": {"__all__": {"tools"}}})
     prompt = dumped.pop("prompt", "")
@@ -151,8 +128,10 @@ def to_markdown(definition: AgentDefinition) -> str:
     return front_matter.join(fields, prompt)
 
 
-def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[FieldProblem]:
-    """The faults of a definition, apart from references. Agents among its tools were separated before."""
+def definition_problems(
+    definition: AgentDefinition, agents: Mapping[str, AgentDefinition], known: Catalogue
+) -> list[FieldProblem]:
+    """The faults of a definition. Agents among its tools were separated before."""
     found: list[FieldProblem] = []
     own = own_tools(definition, may_ask=definition.may_ask, plans=False)
     named = {*known.tools, *own, *(tool.name for tool in definition.external_tools)}
@@ -184,7 +163,7 @@ def definition_problems(definition: AgentDefinition, known: Catalogue) -> list[F
         if schema is not None:
             found += [FieldProblem(*one) for one in schema_problems(field, schema)]
     found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, own)]
-    return found
+    return [*found, *graph_problems(definition, agents, known)]
 
 
 def _skill_problems(definition: AgentDefinition) -> list[FieldProblem]:
@@ -205,17 +184,21 @@ def load_prices(file: Path, providers: Providers) -> PriceTable:
     return _validate(fields, file.name, PriceTable).model_copy(update={"providers": providers})
 
 
-def parse_prompt(text: str, file: str) -> PromptDefinition:
-    fields, body = _front_matter(text, file)
+def parse_prompt(path: Path) -> PromptDefinition:
+    file = f"prompts/{path.name}"
+    fields, body = _front_matter(read_text(path), file)
     if "text" in fields:
         raise AgentFileError(file, [FieldProblem("text", "belongs below the front matter, not in it")])
     if not body.strip():
         raise AgentFileError(file, [FieldProblem("text", "missing: write it below the front matter")])
-    prompt = _validate({"name": Path(file).stem, **fields, "text": body}, file, PromptDefinition)
-    if prompt.name != Path(file).stem:
-        reason = f"{prompt.name!r} differs from the file's name"
-        raise AgentFileError(file, [FieldProblem("name", reason, (Path(file).stem,))])
+    prompt = _validate({"name": path.stem, **fields, "text": body}, file, PromptDefinition)
+    if prompt.name != path.stem:
+        raise AgentFileError(file, [_other_name(prompt.name, path.stem)])
     return prompt
+
+
+def _other_name(name: str, stem: str) -> FieldProblem:
+    return FieldProblem("name", f"{name!r} differs from the file's name", (stem,))
 
 
 def _listing_problems(listing: Equipment, where: str, known: Catalogue) -> list[FieldProblem]:
@@ -294,21 +277,18 @@ def one_text(file: Path) -> str:
     """The definition of a file. A prompt that a side names and that is not in the definition is read from the folder
     `prompts` beside it. If it is missing there too, the check of the whole reports it."""
     text = _with_skills(read_text(file), file)
-    try:
-        fields, body = front_matter.split(text)
-    except front_matter.FrontMatterError:
-        return text
+    fields, body = _front_matter(text, file.name)
     sides = [value for name, value in fields.items() if snake_case(name) in ("side_a", "side_b")]
     named = [name for side in sides if isinstance(side, dict) and isinstance(name := side.get("prompt"), str)]
     own = fields.get("prompts", {})
     if not isinstance(own, dict):
         return text
     usable = [name for name in named if re.fullmatch(PROMPT_NAME_PATTERN, name)]
-    beside = {name: file.parent / "prompts" / f"{name}.md" for name in usable}
+    beside = {name: file.parent / "prompts" / f"{name}.md" for name in usable if name not in own}
     found = {
-        name: parse_prompt(read_text(path), f"prompts/{path.name}").model_dump(mode="json", exclude_defaults=True)
+        name: parse_prompt(path).model_dump(mode="json", exclude_defaults=True)
         for name, path in beside.items()
-        if name not in own and path.is_file()
+        if path.is_file()
     }
     return front_matter.join({**fields, "prompts": {**own, **found}}, body) if found else text
 

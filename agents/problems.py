@@ -243,15 +243,12 @@ def _header_problems(where: str, server: McpServer) -> Iterator[FieldProblem]:
 # Faults in the two sides of one definition that can be found without the other agents.
 
 
-def side_problems(
-    definition: AgentDefinition, known: Catalogue, prompts: Sequence[str], broken: Sequence[str] = ()
-) -> list[FieldProblem]:
-    """`prompts`: the existing ones; `broken`: those with problems."""
+def side_problems(definition: AgentDefinition, known: Catalogue) -> list[FieldProblem]:
     found: list[FieldProblem] = []
     for name in SIDES:
         side = definition.side_a if name == "a" else definition.side_b
         if side is not None:
-            found += _kind_problems(definition, name, side, known, prompts, broken)
+            found += _kind_problems(definition, name, side, known)
     if definition.side("a").human and definition.side("b").human:
         found.append(FieldProblem("side_a", "both sides are human: nobody would do the work", ("prompt", "handler")))
     uses_own_text = definition.side("a").prompt == definition.name and definition.name not in definition.prompts
@@ -265,14 +262,7 @@ def side_problems(
     return [*found, *_declared_tool_problems(definition, known)]
 
 
-def _kind_problems(
-    definition: AgentDefinition,
-    name: SideName,
-    side: Side,
-    known: Catalogue,
-    prompts: Sequence[str],
-    broken: Sequence[str],
-) -> Iterator[FieldProblem]:
+def _kind_problems(definition: AgentDefinition, name: SideName, side: Side, known: Catalogue) -> Iterator[FieldProblem]:
     field = f"side_{name}"
     kinds = [kind for kind in SideKind if getattr(side, kind)]
     own_text = name == "a" and bool(definition.prompt)
@@ -280,10 +270,8 @@ def _kind_problems(
         reason = f"has {' and '.join(kinds)}" if kinds else "does not name who takes the turns"
         yield FieldProblem(field, f"{reason}: exactly one is needed", tuple(SideKind))
     if side.prompt and side.prompt not in definition.prompts and not (own_text and side.prompt == definition.name):
-        if side.prompt in broken:
-            yield FieldProblem(f"{field}.prompt", f"prompts/{side.prompt}.md has problems")
-        else:
-            yield FieldProblem(f"{field}.prompt", f"no prompt {side.prompt!r} in agents/prompts", tuple(prompts))
+        there = tuple(sorted(definition.prompts))
+        yield FieldProblem(f"{field}.prompt", f"no prompt {side.prompt!r} in agents/prompts", there)
     if side.handler and side.handler not in known.handlers:
         yield FieldProblem(f"{field}.handler", f"no handler {side.handler!r}", tuple(sorted(known.handlers)))
     if side.stop_tool_response_property and not side.stop_tool:

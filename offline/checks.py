@@ -20,15 +20,13 @@ def check(body: Any) -> list[dict[str, Any]]:
     _require(isinstance(limit, int) and not isinstance(limit, bool), "max_tokens: field required")
     _require(limit > 0, f"max_tokens: {limit} must be greater than or equal to 1")
     _require(isinstance(body.get("messages"), list) and body["messages"], "messages: at least one message is required")
-    marks = _check_messages(body["messages"])
+    _check_messages(body["messages"])
     _require(body["messages"][0]["role"] == "user", 'messages: first message must use the "user" role')
     prefilled = body["messages"][-1]["role"] == "assistant"  # newer models refuse it, so no code may rely on it
     messages = merge_messages(body["messages"])
     _check_pairs(messages)
     _require(not prefilled, "assistant message prefill is not supported: the last message must be a user message")
     _check_tools(body.get("tools") or [])
-    _check_thinking(body.get("thinking"), body)
-    _check_cache_marks(body, marks)
     return messages
 
 
@@ -44,9 +42,7 @@ def _require(condition: object, message: str) -> None:
 # Messages are built only for what is wrong: a request may have thousands of blocks.
 
 
-def _check_messages(messages: list[Any]) -> int:
-    """Return the number of cache marks."""
-    marks = 0
+def _check_messages(messages: list[Any]) -> None:
     for index, message in enumerate(messages):
         role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
         if role not in ("user", "assistant"):
@@ -58,8 +54,6 @@ def _check_messages(messages: list[Any]) -> int:
         for number, block in enumerate([{"type": "text", "text": content}] if isinstance(content, str) else content):
             if (problem := _problem(role, block)) is not None:
                 raise _invalid(f"messages.{index}.content.{number}{problem}")
-            marks += bool(block.get("cache_control"))
-    return marks
 
 
 def _problem(role: str, block: Any) -> str | None:
@@ -137,22 +131,3 @@ def _check_tools(tools: list[Any]) -> None:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             raise _invalid(f"tools.{index}.custom.input_schema.type: Input should be 'object'")
     _require(len(set(names)) == len(names), "tools: Tool names must be unique.")
-
-
-def _check_thinking(thinking: Any, body: dict[str, Any]) -> None:
-    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
-        return
-    # from Sonnet 5 on, models decide how much to think and refuse a budget
-    adaptive_only = body["model"].startswith("claude-sonnet-5")
-    _require(not adaptive_only, "thinking.type: 'enabled' is not supported by this model; use 'adaptive'")
-    budget = thinking.get("budget_tokens")
-    _require(isinstance(budget, int) and budget >= 1024, "thinking.enabled.budget_tokens: must be at least 1024")
-    _require(budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`")
-
-
-def _check_cache_marks(body: dict[str, Any], marks: int) -> None:
-    """`marks`: those in the messages."""
-    system = body.get("system")
-    blocks = [body, *(body.get("tools") or []), *(system if isinstance(system, list) else [])]
-    marks += sum(bool(block.get("cache_control")) for block in blocks)
-    _require(marks <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")

@@ -1,13 +1,11 @@
-"""Agent files: read again when one was added, changed or removed; one text, and one diagram, for each."""
+"""Agent files: read again when one was added, changed or removed; one text for each."""
 
 from pathlib import Path
 
 import pytest
 
-from agents.loader import AgentFolder, check_agents, one_text, parse_agent, to_markdown
+from agents.loader import AgentFolder, check_agents, one_text, read_agent, to_markdown
 from agents.problems import AgentFileError, Catalogue
-from cli.commands.agents import mermaid
-from domain.agents.definition import AgentDefinition, PromptDefinition, Resumable, Side, SubagentRef, SubagentTool
 
 GOOD = "---\nname: {0}\ndescription: x\n---\nx\n"
 
@@ -50,7 +48,7 @@ def test_prompts_beside_the_file_are_in_its_text(tmp_path: Path) -> None:
     (tmp_path / "prompts" / "other.md").write_text("---\n{}\n---\n\nOf another agent.\n")
     loaded = check_agents(tmp_path, KNOWN)
     assert loaded.errors == [] and loaded.agents["pair"].prompts.keys() == {"writes", "reads"}
-    assert parse_agent(one_text(tmp_path / "pair.md"), "pair.md", KNOWN) == loaded.agents["pair"]
+    assert read_agent(one_text(tmp_path / "pair.md"), "pair.md", KNOWN) == (loaded.agents["pair"], [])
     (tmp_path / "prompts" / "reads.md").write_text("Nothing but text.")
     with pytest.raises(AgentFileError, match="prompts/reads.md"):
         one_text(tmp_path / "pair.md")
@@ -59,12 +57,9 @@ def test_prompts_beside_the_file_are_in_its_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "no front matter",
         PAIR,  # names files that do not exist
         "---\nname: pair\nside_a: {prompt: ../secret}\nside_b: human\n---\n",
-        f"---\nname: pair\nside_a: {{prompt: {'x' * 5000}}}\n---\n",
         "---\nname: pair\nside_a: {prompt: 5}\nside_b: [1]\nprompts: 7\n---\n",
-        "---\nname: pair\nprompts: null\nside_a: {prompt: null}\n---\n",
     ],
 )
 def test_text_that_names_no_prompt_is_unchanged(tmp_path: Path, text: str) -> None:
@@ -72,46 +67,6 @@ def test_text_that_names_no_prompt_is_unchanged(tmp_path: Path, text: str) -> No
     (tmp_path / "prompts").mkdir()
     (tmp_path / "pair.md").write_text(text)
     assert one_text(tmp_path / "pair.md") == text
-
-
-REVIEWER = PromptDefinition(name="reviewer", text="Review.")
-MAKER = AgentDefinition(
-    name="asset_maker",
-    prompt="Make.",
-    side_a=Side(label='Worker "1"'),
-    side_b=Side(prompt="reviewer"),
-    prompts={"reviewer": REVIEWER},
-)
-AGENTS = {
-    "desk": AgentDefinition(
-        name="desk",
-        prompt="Help.",
-        handoffs=["billing"],
-        subagents=[SubagentRef(agent="researcher")],
-        subagent_tools=[SubagentTool(name="asset_maker", blocking=False, resumable=Resumable())],
-    ),
-    "billing": AgentDefinition(name="billing", prompt="Bill."),
-    "researcher": AgentDefinition(name="researcher", prompt="Look."),
-    "asset_maker": MAKER,
-}
-
-
-def test_diagram_shows_sides_and_every_kind_of_edge() -> None:
-    assert mermaid(AGENTS).splitlines() == [
-        "flowchart LR",
-        '    agent_desk["desk<br/>model ⇄ people"]',
-        '    agent_billing["billing<br/>model ⇄ people"]',
-        '    agent_researcher["researcher<br/>model ⇄ people"]',
-        '    agent_asset_maker["asset_maker<br/>Worker &quot;1&quot; ⇄ model"]',
-        "    agent_desk == handoff ==> agent_billing",
-        "    agent_desk -- background, resumable --> agent_asset_maker",
-        "    agent_desk -. delegates .-> agent_researcher",
-    ]
-
-
-def test_diagram_of_one_agent_shows_only_what_it_reaches() -> None:
-    assert "agent_desk" not in mermaid(AGENTS, "asset_maker")
-    assert "agent_billing" in mermaid(AGENTS, "desk")
 
 
 def test_skills_are_folders_beside_their_agent(tmp_path: Path) -> None:
@@ -129,9 +84,8 @@ def test_skills_are_folders_beside_their_agent(tmp_path: Path) -> None:
         "Tag it.",
         {"scripts/tag.sh": "git tag\n"},
     )
-    again = parse_agent(to_markdown(first.agents["one"]), "one.md", Catalogue(frozenset({"load_skill"})))
+    again, _ = read_agent(to_markdown(first.agents["one"]), "one.md", Catalogue(frozenset({"load_skill"})))
     assert again == first.agents["one"]
-    assert parse_agent(one_text(tmp_path / "one.md"), "one.md", Catalogue(frozenset({"load_skill"}))) == again
     (skill / "scripts/tag.sh").write_text("git tag --sign\n")
     changed = folder.changes()
     assert changed is not None and "--sign" in changed.agents["one"].skills["release"].files["scripts/tag.sh"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.loader import check_agents, complete, parse_agent, to_markdown
+from agents.loader import check_agents, load_agent, read_agent, to_markdown
 from agents.problems import AgentFileError, Catalogue
 from domain.agents.definition import (
     AgentDefinition,
@@ -65,6 +65,10 @@ def short(name: str, extra: str = "") -> str:
     return f"---\nname: {name}\n{extra}---\n\nHelp.\n"
 
 
+def parse(text: str, file: str) -> AgentDefinition:
+    return load_agent(text, [], file, KNOWN, {})
+
+
 def found_problems(tmp_path: Path, **files: str) -> dict[str, list[str]]:
     """The fields with problems, by file."""
     errors = check_agents(folder(tmp_path, **files), KNOWN).errors
@@ -103,25 +107,25 @@ def test_each_side_sees_its_own_prompt_tools_and_model(example: AgentDefinition)
 
 
 def test_agent_with_sides_survives_being_written_and_read(example: AgentDefinition) -> None:
-    assert parse_agent(to_markdown(example), "asset_subagent.md", KNOWN) == example
+    assert read_agent(to_markdown(example), "asset_subagent.md", KNOWN) == (example, [])
 
 
 @pytest.mark.proves("S4-02", "S4-04")  # the default agent type
 def test_short_form_is_a_model_on_side_a_and_people_on_side_b() -> None:
-    agent = parse_agent(short("helper"), "helper.md", KNOWN)
+    agent = parse(short("helper"), "helper.md")
     assert (agent.side("a").kind, agent.side("b").kind) == (SideKind.PROMPT, SideKind.HUMAN)
     assert not agent.dual and agent.for_side("a") == agent
-    assert parse_agent(short("helper", "type: ai_human\n"), "helper.md", KNOWN) == agent
+    assert parse(short("helper", "type: ai_human\n"), "helper.md") == agent
 
 
 @pytest.mark.proves("S4-03")
 def test_optional_fields_have_the_defaults_of_the_standard() -> None:
-    agent = parse_agent(short("helper"), "helper.md", KNOWN)
+    agent = parse(short("helper"), "helper.md")
     assert (agent.max_session_turns, agent.title, agent.icon, agent.expose_as_tool) == (None, None, None, False)
     assert (agent.tool_description, agent.env, agent.hooks, agent.packaging) == (None, {}, [], None)
     extra = "packageName: desk\nversion: 1.2.0\nauthor: Ann\nlicense: MIT\nenv: {REGION: eu}\nhooks: [mask]\n"
     extra += "title: Desk\ndescription: Helps.\nicon: desk.svg\nexposeAsTool: true\ntoolDescription: Ask it.\n"
-    packed = parse_agent(short("helper", extra + "maxSessionTurns: 7\n"), "helper.md", KNOWN)
+    packed = parse(short("helper", extra + "maxSessionTurns: 7\n"), "helper.md")
     assert (packed.title, packed.description, packed.icon) == ("Desk", "Helps.", "desk.svg")
     assert (packed.expose_as_tool, packed.tool_description, packed.max_session_turns) == (True, "Ask it.", 7)
     assert packed.packaging is not None and packed.packaging.version == "1.2.0"
@@ -130,7 +134,7 @@ def test_optional_fields_have_the_defaults_of_the_standard() -> None:
 
 def test_binding_may_be_a_bare_name() -> None:
     extra = "side_a: {session_stop: approve_asset}\ntools: [approve_asset]\n"
-    side = parse_agent(short("helper", extra), "helper.md", KNOWN).side("a")
+    side = parse(short("helper", extra), "helper.md").side("a")
     assert side.session_stop == Binding(name="approve_asset")
 
 
@@ -170,9 +174,9 @@ def test_subagents_among_the_tools_are_configured_in_either_spelling() -> None:
 
 
 def test_exposed_agents_are_separated_from_the_tools(tmp_path: Path, example: AgentDefinition) -> None:
-    desk = parse_agent(short("desk", "tools: [billing, asset_subagent, read_file]\n"), "desk.md", KNOWN)
-    billing = parse_agent(short("billing", "expose_as_tool: true\n"), "billing.md", KNOWN)
-    whole = complete(desk, {"billing": billing, example.name: example}, KNOWN, "desk.md")
+    desk = short("desk", "tools: [billing, asset_subagent, read_file]\n")
+    billing = parse(short("billing", "expose_as_tool: true\n"), "billing.md")
+    whole = load_agent(desk, [], "desk.md", KNOWN, {"billing": billing, example.name: example})
     assert (whole.tools, whole.handoffs) == (["read_file"], ["billing"])
     assert whole.subagent_tools == [SubagentTool(name="asset_subagent")]
 
@@ -185,26 +189,22 @@ def side_b(text: str) -> str:
     ("text", "field", "reason"),
     [
         ("---\ndescription: x\n---\n\nx\n", "name", "Field required"),
-        ("---\nname: x\n---\n", "prompt", "missing"),
         ("---\nname: x\ntype: dual_ai\nside_a: {prompt: p}\n---\n", "side_b", "dual_ai needs it"),
         ("---\nname: x\ntype: ai_human\nside_a: {prompt: p}\nside_b: {prompt: p}\n---\n", "side_b", "has people there"),
         ("---\nname: x\ntype: tri_ai\n---\n\nx\n", "type", "'tri_ai' is not a known value"),
         (side_b("{prompt: p, handler: next_speaker}"), "side_b", "has prompt and handler"),
-        (side_b("{label: Nobody}"), "side_b", "exactly one is needed"),
         (side_b("{prompt: nowhere}"), "side_b.prompt", "no prompt 'nowhere'"),
         (
             side_b("{prompt: p, stop_tool_response_property: x}"),
             "side_b.stop_tool_response_property",
             "needs a stop_tool",
         ),
-        (side_b("{human: true, session_stop: read_file}"), "side_b", "calls no tools"),
         (side_b("{prompt: p, session_stop: read_file, session_fail: read_file}"), "side_b.session_fail", "same tool"),
         (
             short("x", "side_b: {prompt: p, stop_on_response: false, stopOnResponse: true}\n"),
             "side_b",
             "the same field",
         ),
-        ("---\nname: x\nside_a: {prompt: p}\n---\n\nUnused.\n", "prompt", "no side uses the text"),
         (short("x", "subagent_tools: [{name: pair, hidden: true}]\n"), "subagent_tools.0.hidden", "would never start"),
         (
             short(
@@ -231,7 +231,6 @@ def side_b(text: str) -> str:
             "begins with 'sealed:'",
         ),
         (short("x", "handoffs: [helper]\n"), "handoffs", "does not set expose_as_tool"),
-        (short("x", "expose_as_tool: yes please\n"), "expose_as_tool", "valid boolean"),
     ],
 )
 @pytest.mark.proves("S4-01", "S4-02", "S4-04")  # missing and superfluous fields
@@ -282,9 +281,9 @@ def test_agent_that_needs_a_broken_one_is_left_out_and_the_others_are_used(tmp_p
 def test_declared_tool_serves_a_binding_and_its_arguments_are_checked() -> None:
     tool = "{name: done, description: Ends it., input_schema: {type: object, properties: {summary: {type: string}}}}"
     extra = f"declared_tools: [{tool}]\nside_a: {{session_stop: {{name: done, message_property: %s}}}}\n"
-    assert parse_agent(short("x", extra % "summary"), "x.md", KNOWN).side("a").session_stop is not None
+    assert parse(short("x", extra % "summary"), "x.md").side("a").session_stop is not None
     with pytest.raises(AgentFileError, match="'done' has no argument 'text'.*allowed: summary"):
-        parse_agent(short("x", extra % "text"), "x.md", KNOWN)
+        parse(short("x", extra % "text"), "x.md")
 
 
 def test_wrong_value_inside_hides_nothing_and_an_unknown_field_lists_those_of_its_own_part(tmp_path: Path) -> None:
