@@ -5,7 +5,6 @@ server checks them with its public half, `public/jwks.json`. Existing files are 
 authority is made again.
 """
 
-import base64
 import json
 import secrets
 import time
@@ -15,10 +14,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import click
+import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from jwt.algorithms import RSAAlgorithm
 
 from deploy.temporal import NAMESPACE
 
@@ -70,22 +71,12 @@ def make(folder: Path, *, renew: bool = False) -> list[str]:
 def _write_tokens(write: Callable[[str, str], None]) -> None:
     """Make the tokens with a key that is not stored: to change one, all are made again."""
     key, key_id = rsa.generate_private_key(65_537, 2_048), secrets.token_hex(8)
-    numbers = key.public_key().public_numbers()
-    shown = {
-        "kty": "RSA",
-        "use": "sig",
-        "alg": "RS256",
-        "kid": key_id,
-        "n": _number(numbers.n),
-        "e": _number(numbers.e),
-    }
-    write("public/jwks.json", json.dumps({"keys": [shown]}))
+    public = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
+    write("public/jwks.json", json.dumps({"keys": [public | {"use": "sig", "alg": "RS256", "kid": key_id}]}))
     for name, permissions in PERMISSIONS.items():
         now = int(time.time())
         claims = {"sub": name, "iat": now, "exp": now + DAYS * 86_400, "permissions": permissions}
-        signed = f"{_part({'alg': 'RS256', 'typ': 'JWT', 'kid': key_id})}.{_part(claims)}"
-        signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        token = f"{signed}.{_base64(signature)}"
+        token = jwt.encode(claims, key, algorithm="RS256", headers={"kid": key_id})
         write(f"{name}.jwt", token)
         write(f"{name}.env", f"TEMPORAL_API_KEY={token}\n")  # for env_file of compose.yaml
 
@@ -145,18 +136,6 @@ def _host(name: str) -> x509.GeneralName:
 def _pem(key: PrivateKey) -> str:
     plain = serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode()
-
-
-def _number(value: int) -> str:
-    return _base64(value.to_bytes((value.bit_length() + 7) // 8, "big"))
-
-
-def _part(value: dict[str, object]) -> str:
-    return _base64(json.dumps(value, separators=(",", ":")).encode())
-
-
-def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 @click.command(help=__doc__)

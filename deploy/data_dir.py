@@ -5,7 +5,6 @@ import hashlib
 import os
 import pwd
 import secrets
-import shutil
 import subprocess
 import time
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ SYSTEM_STATE = Path("/var/lib/errand")
 POSTGRES_ACCOUNT = "errand-postgres"
 CREATE_ACCOUNT = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
 CREATE_ACCOUNT += ["--shell", "/usr/sbin/nologin", POSTGRES_ACCOUNT]
-SYSTEM_PROGRAMS = "/usr/sbin:/sbin"  # `su` and some process managers leave these out of PATH
-CREATE_ATTEMPTS = 10
+PROGRAMS = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # `su` and some process managers leave the first out of PATH
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,13 @@ def postgres_account() -> Account | None:
     """
     if os.geteuid() != 0:
         return None
-    for _ in range(CREATE_ATTEMPTS):
+    failure = ""
+    for attempt in range(3):  # another stack may be making it at the same time
         with contextlib.suppress(KeyError):
             entry = pwd.getpwnam(POSTGRES_ACCOUNT)
             return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+        time.sleep(attempt)
         failure = _create_account()
-        time.sleep(0.2 if failure else 0)  # another stack may be making it at the same time
     raise StackError(
         f"PostgreSQL does not run as root, and its account {POSTGRES_ACCOUNT} could not be made ({failure}); make it "
         f"with `{' '.join(CREATE_ACCOUNT)}`, or start the stack as another user"
@@ -60,9 +59,8 @@ def postgres_account() -> Account | None:
 
 def _create_account() -> str:
     """Create the account; returns the error, or an empty text."""
-    program = shutil.which(CREATE_ACCOUNT[0]) or shutil.which(CREATE_ACCOUNT[0], path=SYSTEM_PROGRAMS)
     try:
-        made = subprocess.run(CREATE_ACCOUNT, executable=program, capture_output=True, text=True, timeout=30)
+        made = subprocess.run(CREATE_ACCOUNT, env=PROGRAMS, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return made.stderr.strip() or f"exit code {made.returncode}" if made.returncode else ""

@@ -17,12 +17,11 @@ from deploy import state
 from deploy.child import answers, enter, rotate, tail
 from deploy.data_dir import create_data_dir, locate_data_dir, postgres_account, secret_in, token_file
 from deploy.postgres import Postgres
-from deploy.stack import MakeAppParts, Ports, Stack, make_app_parts, make_plan, mask_setting, variables
+from deploy.stack import Ports, Stack, make_plan, mask_setting, variables
 from deploy.state import StackError, StackInfo
 from settings import ROOT, Settings, SettingsError
 
 READY_WITHIN = 180.0
-SLOW_AFTER = 10.0  # an idle machine is ready by then
 STOPPED_WITHIN = 30.0
 PORTS = "ports.json"  # in the data directory: what each part listens on
 SECRET_KEY = "secret-key"  # in the data directory: encrypts secrets in the embedded PostgreSQL
@@ -34,7 +33,6 @@ async def up(
     on_ready: Callable[[StackInfo], None],
     log: Callable[[str], None],
     on_stop: Callable[[], None] = lambda: None,
-    make_parts: MakeAppParts = make_app_parts,
 ) -> None:
     """Run the stack until SIGINT, SIGTERM, SIGHUP or cancellation; a second signal kills it."""
     try:
@@ -52,13 +50,13 @@ async def up(
             settings.workspaces_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             plan = make_plan(settings, ports)
             ports.keep()
-            stack = Stack(plan, home, started_with=started_with, moved=ports.moved, log=log, make_parts=make_parts)
+            stack = Stack(plan, home, started_with=started_with, moved=ports.moved, log=log)
             try:
                 with _signals(stack) as stop:
                     try:
                         await stack.supervisor.until(_run_until(stop, stack, on_ready, on_stop))
                     finally:
-                        await stack.stop()
+                        await stack.supervisor.stop()
             finally:
                 state.remove(home)
     except OSError as error:
@@ -117,9 +115,8 @@ def _embedded_key(text: str) -> str:
     return f"embedded:{text}"
 
 
-def start_detached(settings: Settings, log_slow: Callable[[str], None]) -> StackInfo:
-    """Run `up` in the background, with its output in a log file, and return once the stack is ready. `log_slow` gets a
-    sentence if that takes long."""
+def start_detached(settings: Settings) -> StackInfo:
+    """Run `up` in the background, with its output in a log file, and return once the stack is ready."""
     home = locate_data_dir(settings)
     create_data_dir(home, postgres_account())
     if state.running(home):
@@ -138,16 +135,12 @@ def start_detached(settings: Settings, log_slow: Callable[[str], None]) -> Stack
             preexec_fn=partial(enter, variables(settings) | {"PYTHONPATH": str(ROOT)}, None, signal.SIGKILL),
         )
     deadline = time.monotonic() + READY_WITHIN
-    slow = time.monotonic() + SLOW_AFTER
     try:
         while process.poll() is None and time.monotonic() < deadline:
             info = status(settings)
             if info and info.pid == process.pid and info.ready:
                 process.returncode = 0  # it outlives us, and Popen must not warn about that
                 return info
-            if time.monotonic() > slow:
-                slow = deadline
-                log_slow(f"still starting; its log: {log}")
             time.sleep(0.1)
     except KeyboardInterrupt:
         process.terminate()

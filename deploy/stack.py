@@ -279,7 +279,6 @@ def local_url(host: str, port: int) -> str:
 
 
 STATE_RETRY_SECONDS = 5.0
-MakeAppParts = Callable[[Settings, dict[str, str], int | None], AppParts]
 
 
 class Stack:
@@ -291,25 +290,16 @@ class Stack:
         started_with: dict[str, str],
         moved: list[str],
         log: Callable[[str], None],
-        make_parts: MakeAppParts,
     ) -> None:
         self._plan = plan
         self._started_with = started_with
         self._moved = moved
         self._home = home
-        self._make_parts = make_parts
         self._connection = CONNECTION if plan.temporal_port else {}
         self._ready = False
-        self._unmigrated: Postgres | None = None
         (home / "logs").mkdir(mode=0o700, exist_ok=True)  # others may pass through the folder above
         self.supervisor = Supervisor(home / "logs", log=log, changed=self._write_state)
         self._retry: asyncio.TimerHandle | None = None
-
-    async def stop(self) -> None:
-        """Stop all parts. A database that could not be migrated is restored to its former owner."""
-        await self.supervisor.stop()
-        if self._unmigrated:
-            await asyncio.to_thread(self._unmigrated.give_back)
 
     async def boot(self) -> None:
         """Start PostgreSQL and Temporal concurrently and prepare each; then start the parts that need them."""
@@ -338,7 +328,7 @@ class Stack:
     async def _start_database(self) -> AppParts:
         settings = self._plan.settings
         if self._plan.postgres_port:
-            postgres = self._unmigrated = Postgres(self._home, postgres_account())
+            postgres = Postgres(self._home, postgres_account())
             await postgres.create(self.supervisor)
             await self.supervisor.start(postgres.part(self._plan.postgres_port))
             port = self._plan.postgres_port
@@ -348,9 +338,8 @@ class Stack:
                 api_database_url=postgres.role_url(port, API_ROLE),
                 worker_database_url=postgres.role_url(port, WORKER_ROLE),
             )
-        app = self._make_parts(settings, self._connection, self._plan.offline_port)
+        app = make_app_parts(settings, self._connection, self._plan.offline_port)
         await self.supervisor.run(app.migrate)
-        self._unmigrated = None
         return app
 
     async def _start_temporal(self) -> None:

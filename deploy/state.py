@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -188,7 +187,7 @@ def already_running(data_dir: Path) -> StackError:
     return StackError(f"already running on {data_dir} ({where}). `errand down` stops it")
 
 
-# who has a port of this machine, as far as Linux shows it: another stack, a process, or another account's
+# who has a port of this machine, as far as Linux shows it
 
 
 def claim_of(port: int) -> str:
@@ -200,15 +199,10 @@ def holder_of(port: int) -> str:
     claims = [row[6] for row in _rows("unix") if row[-1] == f"@{claim_of(port)}"]
     for pid in _pids_of(claims):
         return f"another Errand stack, whose data is in {_data_of(pid)} (pid {pid})"
-    if claims:
-        return "an Errand stack of another account"
     listeners = [row for row in _rows("tcp") + _rows("tcp6") if row[3] == _LISTENS and row[1].endswith(f":{port:04X}")]
     for pid in _pids_of([row[9] for row in listeners]):
         return f"pid {pid} ({' '.join(command_of(pid).split())[:_SHOWN]})"
-    for row in listeners:
-        with contextlib.suppress(KeyError):
-            return f"a process of the account {pwd.getpwuid(int(row[7])).pw_name}"
-    return "another program"
+    return "a program of another account"
 
 
 def _rows(table: str) -> list[list[str]]:

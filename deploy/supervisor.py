@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from settings import MISCONFIGURED
 GIVE_UP_AFTER = 5  # failures of a part that has never been ready
 LONGEST_PAUSE = 30.0
 READY_WITHIN = 90.0
-SLOW_AFTER = 5.0  # an idle machine is ready by then
 LOOK_EVERY = 0.1  # more frequent checks of a starting worker would take a fifth of a core
 STOP_WITHIN = 6.0
 
@@ -73,8 +72,7 @@ class Supervisor:
             supervised.watcher = asyncio.create_task(self._watch(supervised))
         for supervised in group:
             try:
-                with self._note_slowness(supervised.part):
-                    await asyncio.wait_for(supervised.ready.wait(), READY_WITHIN)
+                await asyncio.wait_for(supervised.ready.wait(), READY_WITHIN)
             except TimeoutError:
                 raise self._error(supervised.part, f"did not become ready in {READY_WITHIN:.0f} s") from None
 
@@ -93,9 +91,8 @@ class Supervisor:
         process = await spawn(part, self._log_of(part))
         self._one_shots.add(process)
         try:
-            with self._note_slowness(part):
-                if code := await process.wait():
-                    raise self._error(part, f"failed ({_ending(code)})")
+            if code := await process.wait():
+                raise self._error(part, f"failed ({_ending(code)})")
         finally:
             self._one_shots.discard(process)
             kill_group(process.pid)
@@ -198,16 +195,6 @@ class Supervisor:
         if (latest := supervised.process) and latest.returncode is None:
             kill_group(latest.pid)
             await latest.wait()
-
-    @contextlib.contextmanager
-    def _note_slowness(self, part: Part) -> Iterator[None]:
-        """Say what is waited for, if it takes long, as on a busy machine."""
-        text = f"waiting for {part.name}, which takes long; its log: {self._log_of(part)}"
-        timer = asyncio.get_running_loop().call_later(SLOW_AFTER, self.log, text)
-        try:
-            yield
-        finally:
-            timer.cancel()
 
     def log(self, text: str) -> None:
         with contextlib.suppress(OSError):  # the log itself may be on the full disk

@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from deploy import stack
 from deploy.local import up
 from deploy.stack import AppParts, make_app_parts
 from settings import Settings
@@ -41,4 +42,5 @@ def log(text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(up(Settings.from_env(), on_ready=lambda info: log("ready"), log=log, make_parts=through_proxies))
+    stack.make_app_parts = through_proxies
+    asyncio.run(up(Settings.from_env(), on_ready=lambda info: log("ready"), log=log))

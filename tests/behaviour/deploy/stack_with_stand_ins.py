@@ -4,6 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from deploy import stack
 from deploy.child import Part
 from deploy.local import up
 from deploy.stack import AppParts, make_app_parts
@@ -39,5 +40,6 @@ def log(text: str) -> None:
 
 
 if __name__ == "__main__":
+    stack.make_app_parts = stand_ins
     settings = Settings(data_dir=Path(sys.argv[1]), port=0)
-    asyncio.run(up(settings, on_ready=lambda info: log("ready"), log=log, make_parts=stand_ins))
+    asyncio.run(up(settings, on_ready=lambda info: log("ready"), log=log))

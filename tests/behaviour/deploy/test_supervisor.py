@@ -63,19 +63,6 @@ async def test_part_that_dies_is_restarted(supervisor: Supervisor, logged: Logge
     assert logged.has("sleeper ended (SIGKILL)")
 
 
-async def test_slow_start_says_what_is_waited_for(
-    supervisor: Supervisor, logged: Logged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(module, "SLOW_AFTER", 0.3)
-    await supervisor.run(shell("quick", "true"))
-    started = time.monotonic()
-    slow = shell("slow", "exec sleep 100", ready=lambda _: time.monotonic() - started > 0.8)
-    await supervisor.start(slow)
-    await supervisor.run(shell("migration", "sleep 0.6"))
-    said = [f"waiting for {name}, which takes long; its log: {tmp_path}/{name}.log" for name in ("slow", "migration")]
-    assert logged == said
-
-
 async def test_part_that_keeps_failing_stops_the_stack_and_shows_the_end_of_its_log(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from deploy import data_dir, state
+from deploy import state
 from deploy.certificates import CERTIFICATES, PERMISSIONS, make
 from deploy.stack import Ports, make_plan, variables
 from deploy.state import StackError, command_of
@@ -84,20 +84,6 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, str], named: str
 
 def test_relative_paths_become_absolute() -> None:
     assert variables(Settings(data_dir=Path("here")))["ERRAND_DATA_DIR"] == str(Path.cwd() / "here")
-
-
-@pytest.mark.parametrize(("code", "failure"), [(0, ""), (9, "no such luck")])
-def test_account_is_made_by_a_program_that_is_not_on_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, failure: str
-) -> None:
-    program, called = tmp_path / "sbin" / "useradd", tmp_path / "called"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho \"$@\" >{called}\nprintf '{failure}' >&2\nexit {code}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(data_dir, "SYSTEM_PROGRAMS", str(program.parent))
-    assert data_dir._create_account() == failure
-    assert called.read_text().split() == data_dir.CREATE_ACCOUNT[1:]
 
 
 @pytest.fixture
