@@ -2,24 +2,18 @@
 each kind."""
 
 import json
-import threading
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import click
 from errand.models import AgentRule, InputRequest, InputRequestPage, JsonObject, Model
 
 from cli.api import Api, parse, segment
-from cli.errors import Ambiguous, CliError, NotFoundError, Refused
+from cli.errors import Ambiguous, NotFoundError, Refused
 from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, json_wanted, moment, note, one_line
 from domain.amounts import format_count
 from domain.sessions.input_request import APPROVALS, ApprovedFile, MoreFiles, RequestKind
-
-if TYPE_CHECKING:
-    from prompt_toolkit import Application
-
 
 # a request with everything that a person needs for the decision
 
@@ -118,61 +112,6 @@ def _show_call(details: RequestDetails) -> None:
         click.echo(f'  asked because of the rule: {rule.action} {rule.permission} "{one_line(rule.pattern)}"')
 
 
-# somebody else may answer a request while a person is asked for the answer
-
-
-POLL_SECONDS = 1.0
-
-
-class SettledElsewhere(Exception):
-    """The request was answered or has expired while its prompt was shown."""
-
-
-class RequestWatch:
-    """Asks the server in a thread whether the request is still open, and ends the prompt as soon as it is not."""
-
-    def __init__(self, api: Api, request: InputRequest) -> None:
-        self._api = api
-        self._request = request
-        self._stopped = threading.Event()
-        self._settled = False
-        self._app: Application[str] | None = None
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._watch, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-
-    def prompt_shown(self) -> None:
-        """A prompt begins, in the thread and event loop of this call."""
-        from prompt_toolkit.application import get_app
-
-        self._app = get_app()
-        if self._settled:
-            self._end_prompt()
-
-    def _watch(self) -> None:
-        # its own connection, because the main thread sends the answer over the other one
-        with Api.like(self._api, patience=0) as api:
-            while not self._stopped.wait(POLL_SECONDS):
-                with suppress(CliError):  # the API may be restarting
-                    if self._request.id not in {one.id for one in open_requests(api, self._request.session_id)}:
-                        break
-            else:
-                return
-        self._settled = True
-        if self._app and self._app.loop:
-            with suppress(RuntimeError):  # that prompt has just ended; the next one asks for `_settled`
-                self._app.loop.call_soon_threadsafe(self._end_prompt)
-
-    def _end_prompt(self) -> None:
-        # checked in the prompt's own thread: it may have ended since this call was scheduled
-        if self._app and self._app.is_running and not self._app.is_done and not self._stopped.is_set():
-            self._app.exit(exception=SettledElsewhere())
-
-
 # answering by typing: one dialogue for each kind
 
 
@@ -190,7 +129,6 @@ class Prompt:
 
 
 Dialogue = Generator[Prompt, str, Any]  # returns the answer; None leaves the request open
-Read = Callable[[Prompt], str]
 
 CHOICES = {
     RequestKind.TOOL_APPROVAL: "Approve? y(es), a(lways; ae edits the rule first), n(o), e(dit the arguments), l(ater)",
@@ -238,22 +176,12 @@ def dialogue(request: InputRequest) -> Dialogue:
 
 def answer_by_typing(api: Api, request: InputRequest) -> bool:
     """Ask until the answer is accepted, here or elsewhere; False if the request was left open."""
-    try:
-        with RequestWatch(api, request) as watch:
-            return _answer(api, request, lambda prompt: read_line(prompt, watch))
-    except SettledElsewhere:
-        note("this needs no answer any more")  # the next event says why
-        return True
-
-
-def _answer(api: Api, request: InputRequest, read: Read) -> bool:
     while True:
-        steps, typed = dialogue(request), None
+        steps = dialogue(request)
         try:
             prompt = next(steps)
             while True:
-                typed = read(prompt)
-                prompt = steps.send(typed)
+                prompt = steps.send(read_line(prompt))
         except StopIteration as end:
             value = end.value
         if value is None:
@@ -270,11 +198,8 @@ def _answer(api: Api, request: InputRequest, read: Read) -> bool:
         return True
 
 
-def read_line(prompt: Prompt, watch: RequestWatch | None = None) -> str:
-    """Read from the terminal with line editing; from a pipe, or if editing is impossible, read one plain line.
-
-    `watch` ends the prompt of a request that is settled elsewhere.
-    """
+def read_line(prompt: Prompt) -> str:
+    """Read from the terminal with line editing; from a pipe, or if editing is impossible, read one plain line."""
     import sys
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -288,7 +213,6 @@ def read_line(prompt: Prompt, watch: RequestWatch | None = None) -> str:
             default=prompt.default,
             multiline=prompt.multiline,
             is_password=prompt.secret,
-            pre_run=watch.prompt_shown if watch else None,
         )
     except EOFError:  # Ctrl-D
         return ""

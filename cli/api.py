@@ -8,6 +8,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ from errand import requests as operations
 from errand.models import Conversation, Trace
 from errand.requests import Flow, Param, Request
 from errand.requests import parse as parse_response
-from errand.transport import EventReader, Options, Server, answer_of
+from errand.transport import EventReader, Options, Server, answer_of, find_server, running_stack
 
 from cli.errors import CliError, Refused, Unreachable, refusal
 from cli.render.output import PROGRAM, duration, json_wanted, note
@@ -45,10 +46,6 @@ class Answer(dict[str, Any]):
         raise Refused(f"the server answers, but not as this version of Errand does ({name!r} is missing)")
 
 
-class NoStack(errors.Unreachable):
-    """No stack runs here; the message is complete."""
-
-
 class Api(Errand):
     def __init__(
         self, settings: Settings, *, url: str | None = None, key: str | None = None, patience: float = RESTART_SECONDS
@@ -56,20 +53,18 @@ class Api(Errand):
         """`patience`: how long a request waits while our own stack restarts its API."""
         super().__init__(patience=patience)
         self._settings = settings
-        self._url = url or settings.url
+        self._url = _check_address(url or settings.url)
         self._key = key or settings.api_key
         # otherwise the HTTP library raises an error that contains the key
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise click.UsageError("the API key contains characters that no key has")
         self._notify: Callable[[str], None] | None = None  # of somebody who follows a stream
         self._noted = False  # that the server does not answer
-        self.connected = True
 
     @classmethod
-    def like(cls, other: "Api", patience: float | None = None) -> "Api":
+    def like(cls, other: "Api") -> "Api":
         """A client of the same server with the same key and its own connection, for another thread."""
-        patience = other._options.patience if patience is None else patience
-        return cls(other._settings, url=other._url, key=other._key, patience=patience)
+        return cls(other._settings, url=other._url, key=other._key)
 
     @property
     def url(self) -> str | None:
@@ -79,40 +74,17 @@ class Api(Errand):
     @property
     def address(self) -> str:
         """Identifies the server: by its address, or by the data directory of the stack, whose port may change."""
-        from deploy.data_dir import locate_data_dir
+        return self._url or str(self._data_dir())
 
-        return self._url or str(locate_data_dir(self._settings))
+    def _data_dir(self) -> Path:
+        from deploy.data_dir import locate_data_dir  # slow to import
 
-    def disconnect(self) -> None:
-        self.close()
-        self.connected = False
+        return locate_data_dir(self._settings)
 
     # the server
 
     def find_server(self) -> Server:
-        """The address that was given, else that of this data directory's stack. No other is tried, because it could be
-        somebody else's."""
-        from deploy import state  # slow to import
-        from deploy.data_dir import locate_data_dir, token_file
-
-        info = home = None
-        try:
-            home = locate_data_dir(self._settings)
-            info = state.running(home)
-        except state.StackError as error:
-            if not self._url:
-                raise NoStack(str(error)) from None
-        if info is None and not self._url:
-            raise NoStack(
-                f"no stack is running on {home}. `{PROGRAM} up` starts it; for an API elsewhere set ERRAND_URL"
-            )
-        url = _check_address(self._url or (info.api_url if info else ""))
-        key = self._key
-        # the token is for its own stack, and no other server may see it
-        if not key and info and home and state.is_loopback(url.host) and httpx2.URL(info.api_url) == url:
-            with contextlib.suppress(OSError):
-                key = token_file(home).read_text().strip()
-        return Server(str(url), key or None)
+        return find_server(self._url, self._key, [self._data_dir()])
 
     def find_url(self) -> str:
         """The address of the server, for people."""
@@ -120,33 +92,21 @@ class Api(Errand):
             return self.find_server().url
 
     def own_stack_runs(self) -> bool:
-        from deploy import state
-        from deploy.data_dir import locate_data_dir
-
-        with contextlib.suppress(state.StackError):
-            return self._url is None and state.running(locate_data_dir(self._settings)) is not None
-        return False
+        return self._url is None and running_stack([self._data_dir()]) is not None
 
     def look_again(self) -> None:
         self._connection.look_again()
 
     def before_retry(self, cause: Exception | None, request: Request | None) -> None:
-        """Only our own stack is known to restart its API; another server may be gone. A request whose answer was lost
-        is repeated everywhere."""
-        if self._notify:
-            if not self._noted:  # said once for an outage, not at every attempt
-                self._notify("connection lost, reconnecting; the task continues")
-            self._noted = True
-            return
-        lost = isinstance(cause, httpx2.RequestError) and not isinstance(cause, httpx2.ConnectError)
-        if isinstance(cause, Problem):
-            if cause.status != BUSY:
+        """A reader of a stream waits for any server. Other requests wait only for our own stack, which restarts its
+        API: another server may be gone."""
+        if self._notify is None:
+            if isinstance(cause, Problem) and (cause.status != BUSY or not self.own_stack_runs()):
                 raise cause
-            lost = request is not None and "Idempotency-Key" in request.headers
-        if not lost and cause is not None and not self.own_stack_runs():
-            raise cause if isinstance(cause, Problem) else errors.Unreachable(str(cause) or type(cause).__name__)
-        if not (self._noted or lost or json_wanted()):
-            note("the stack is starting its API again; waiting for it")
+            if cause is not None and not self.own_stack_runs():
+                raise errors.Unreachable(str(cause) or type(cause).__name__)
+        if not self._noted:  # said once for an outage, not at every attempt
+            (self._notify or _note_for_people)("connection lost, reconnecting; the task continues")
         self._noted = True
 
     # requests
@@ -239,8 +199,11 @@ class Api(Errand):
             yield
         except Problem as problem:
             raise refusal(problem) from None
-        except NoStack as error:
-            raise Unreachable(str(error)) from None
+        except errors.NoStack:
+            raise Unreachable(
+                f"no stack is running on {self._data_dir()}. `{PROGRAM} up` starts it; "
+                "for an API elsewhere set ERRAND_URL"
+            ) from None
         except errors.Unreachable as error:
             where = self._connection.server.url
             raise Unreachable(
@@ -354,11 +317,18 @@ def _lost(error: Unreachable, patience: float, command: str) -> Unreachable:
     )
 
 
-def _check_address(address: str) -> httpx2.URL:
+def _note_for_people(text: str) -> None:
+    if not json_wanted():
+        note(text)
+
+
+def _check_address(address: str | None) -> str | None:
+    if address is None:
+        return None
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL:
         url = httpx2.URL()
     if url.scheme not in ("http", "https") or not url.host:
         raise click.UsageError(f"{address!r} is not the address of an API; write it like http://127.0.0.1:8700")
-    return url
+    return address

@@ -77,16 +77,6 @@ class Ambiguous(CliError):
     exit_code = Exit.USAGE
 
 
-class UsageAsJson(CliError):
-    """A wrong command, for a script that asked for JSON."""
-
-    exit_code = Exit.USAGE
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self._as_json = True
-
-
 class Refused(CliError):
     exit_code = Exit.REFUSED
 

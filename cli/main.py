@@ -1,21 +1,19 @@
 """The command `errand`: its subcommands, and their common behaviour."""
 
-import contextlib
 import importlib
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import click
 from errand import __version__
 
-from cli.errors import EXIT_CODES, Exit, UsageAsJson
+from cli.errors import EXIT_CODES, Exit
 from cli.render.output import PROGRAM
 from settings import Settings, SettingsError, check_environment
 
 # grouped by purpose, in the order in which people need them
 GROUPS: dict[str, tuple[str, ...]] = {
-    "The stack": ("up", "open", "demo", "status", "down", "token"),
+    "The stack": ("up", "open", "demo", "status", "down"),
     "Tasks": (
         "run",
         "chat",
@@ -36,11 +34,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Looking closer": ("trace", "rerun", "diff", "attempts", "replay", "export", "audit"),
     "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),
     "Setting up": (
-        *("config", "models", "agents", "environments", "credentials", "files", "keys", "secrets", "mcp", "completion"),
+        *("config", "models", "agents", "environments", "credentials", "keys", "secrets", "mcp", "completion"),
     ),
 }
 SHARED = {  # modules with several commands; each other command has a module of its own name
-    "stack": ("up", "open", "status", "down", "token"),
+    "stack": ("up", "open", "status", "down"),
     "pull": ("apply",),
     "tasks": ("show", "attach"),
     "control": ("cancel", "steer", "interrupt", "promote", "terminate"),
@@ -74,26 +72,9 @@ class ErrandGroup(click.Group):
             with formatter.section(group):
                 formatter.write_dl(rows)
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        # looked up by hand, because click has not parsed the options when it finds these errors
-        self._as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
-        with self._usage_errors_as_json():
-            return super().make_context(info_name, args, parent, **extra)
-
-    @contextlib.contextmanager
-    def _usage_errors_as_json(self) -> Iterator[None]:
-        """Errors that click finds before a command has its options; all others are of our own class."""
-        try:
-            yield
-        except click.UsageError as error:
-            raise UsageAsJson(error.format_message()) if self._as_json else error from None
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with self._usage_errors_as_json():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             # the shell's prompt begins on a new line after ^C
             click.echo(err=True)

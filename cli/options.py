@@ -55,6 +55,8 @@ no_input_option = click.option(
     "--no-input", is_flag=True, help="Ask for nothing: leave questions and approvals waiting."
 )
 
+detach_option = click.option("--detach", is_flag=True, help="Print the id and return, instead of watching it.")
+
 patience_option = click.option(
     "--patience",
     type=Duration(),

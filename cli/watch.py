@@ -1,15 +1,38 @@
 """Watches a task until it ends: prints its events, exits with its outcome, and detaches at Ctrl-C."""
 
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from cli.answering import answer_by_typing, answer_command, open_requests, show_request
 from cli.api import ENDS, Api, EventData, follow
 from cli.errors import Exit, exit_of
+from cli.ids import write_last
 from cli.render.event_printer import EventPrinter
 from cli.render.output import PROGRAM, emit, note
+
+
+def watch_or_detach(
+    api: Api,
+    task_id: str,
+    answer: Any,
+    *,
+    detach: bool,
+    patience_ms: int,
+    as_json: bool,
+    action: str,
+    no_input: bool = False,
+) -> None:
+    """What a command does after the server has accepted a task with this `answer`."""
+    write_last(api.address, task_id)
+    if not detach:
+        watch(api, task_id, after=0, patience_ms=patience_ms, as_json=as_json, no_input=no_input)
+    if as_json:
+        emit(answer)
+    else:
+        click.echo(task_id)
+        show_detached(task_id, 0, action)
 
 
 def watch(api: Api, task_id: str, *, after: int, patience_ms: int, as_json: bool, no_input: bool = False) -> NoReturn:

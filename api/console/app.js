@@ -192,7 +192,7 @@ function signInForm() {
     },
     h("h1", {}, "Errand"),
     h("div", { class: "field" }, h("label", { for: "key" }, "Key"), key),
-    h("p", { class: "soft" }, "A key made with ", h("code", {}, "errand keys create"), ", or on this machine what ", h("code", {}, "errand token"), " prints."),
+    h("p", { class: "soft" }, "A key made with ", h("code", {}, "errand keys create"), ", or on this machine what the file ", h("code", {}, "token"), " in its data directory holds."),
     problem,
     h("button", { type: "submit", class: "primary" }, "Sign in"),
   );

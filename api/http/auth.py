@@ -308,7 +308,9 @@ def local_caller(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, 
         raise NotAllowed("Without a key, pages of other sites may not call this address.")
     owner = _owner_of_peer(scope["server"], scope["client"])
     if not token and owner not in (os.geteuid(), 0):
-        raise Unauthenticated("Only the account that runs this server needs no key; `errand token` prints its token.")
+        raise Unauthenticated(
+            "Only the account that runs this server needs no key; the file token in its data directory has one."
+        )
     return account_caller(os.geteuid() if owner is None else owner)  # only Linux says whose connection it is
 
 

@@ -224,7 +224,6 @@ async def show_session(call: Reader, session_id: str) -> models.Session:
         subagent_name=session.subagent_name,
         delivery=session.delivery.value if session.delivery else None,
         output=session.output,
-        external_tools=[tool.name for tool in session.external_tools],
         outcome_message_id=outcome.message_id if outcome else None,
         delivered_to=outcome.delivered_to if outcome else None,
         children=[models.ChildSession.model_validate(child) for child in spawned],

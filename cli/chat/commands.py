@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from errand.models import Conversation
 
-from cli.api import parse, segment
-from cli.commands.conversations import read_mailbox, show_mailbox, show_tree
-from cli.render.output import emit, table
+from cli.api import segment
+from cli.commands.conversations import read_mailbox, show_mailbox
+from cli.render.output import emit
 
 if TYPE_CHECKING:
     from cli.chat.loop import Chat
@@ -29,19 +28,6 @@ def fire(chat: "Chat", text: str) -> None:
 def mailbox(chat: "Chat", _: str) -> None:
     answer = read_mailbox(chat.api, chat.conversation())
     emit(answer) if chat.as_json else show_mailbox(answer)
-
-
-def tree(chat: "Chat", _: str) -> None:
-    answer = chat.api.get(f"/conversations/{segment(chat.conversation())}")
-    emit(answer) if chat.as_json else show_tree(parse(Conversation, answer))
-
-
-def agents(chat: "Chat", _: str) -> None:
-    page = chat.api.get("/agents")
-    if chat.as_json:
-        emit(page)
-    else:
-        table(["AGENT", "DESCRIPTION"], [[agent["name"], agent["description"]] for agent in page["items"]])
 
 
 def steer(chat: "Chat", text: str) -> None:
@@ -93,8 +79,6 @@ def quit(chat: "Chat", _: str) -> None:
 COMMANDS: dict[str, ChatCommand] = {
     "fire": ChatCommand("[TEXT]", "deliver the outcomes in the mailbox, with TEXT as your message", fire),
     "mailbox": ChatCommand("", "list the outcomes in the mailbox", mailbox),
-    "tree": ChatCommand("", "show the sessions of this conversation", tree),
-    "agents": ChatCommand("", "list the agents", agents),
     "steer": ChatCommand("TEXT", "send a message to the running answer", steer),
     "interrupt": ChatCommand("", "stop the running answer and keep what it has said", interrupt),
     "watch": ChatCommand("", "show the running answer again, after Ctrl-C", watch),

@@ -278,7 +278,6 @@ class Chat:
         """The name of a subagent; None for a session that answers the user."""
         if session_id not in self._names:
             session = self.api.get(f"/sessions/{segment(session_id)}")
-            self._view.brought[session_id] = session["external_tools"]
             is_agent = session["session_type"] == "agent"
             self._names[session_id] = None if is_agent else str(session["subagent_name"])
         return self._names[session_id]

@@ -1,6 +1,6 @@
 """The output of a chat: the answer as it is written, subagents in single lines, and the count of waiting outcomes."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import click
 from errand.models import Usage
@@ -13,30 +13,22 @@ from domain.agents.definition import HAVE_OWN_EVENT
 
 
 class AnswerPrinter(EventPrinter):
-    """Prints an answer in a chat: text and tool calls, without the task's own lines around them.
+    """Prints an answer in a chat: text and tool calls, without the task's own lines around them, and without calls that
+    an event of their own shows."""
 
-    Calls that an event of their own shows are left out, unless the caller brought a tool of that name."""
-
-    def __init__(self, task_id: str, find_url: Callable[[], str], brought: Collection[str] = ()) -> None:
-        super().__init__(task_id, find_url)
-        self._left_out = HAVE_OWN_EVENT.difference(brought)
-
-    def on_task_submitted(self, event: EventData) -> None:
-        """The user's message is on the line above."""
-
-    def on_task_started(self, event: EventData) -> None:
-        """The first text shows it."""
+    # the user's message is on the line above, the first text shows the start, and the prompt has the count of outcomes
+    silent = EventPrinter.silent | {"task_submitted", "task_started", "mailbox_updated"}
 
     def on_step_started(self, event: EventData) -> None:
         self._texts.clear()
         self.break_line()
 
     def on_tool_called(self, event: EventData) -> None:
-        if event["tool"] not in self._left_out:
+        if event["tool"] not in HAVE_OWN_EVENT:
             super().on_tool_called(event)
 
     def on_tool_returned(self, event: EventData) -> None:
-        if event["tool"] not in self._left_out or event["state"] != "ok":
+        if event["tool"] not in HAVE_OWN_EVENT or event["state"] != "ok":
             super().on_tool_returned(event)
 
     def on_plan_updated(self, event: EventData) -> None:
@@ -45,9 +37,6 @@ class AnswerPrinter(EventPrinter):
         finished = sum(state in ("done", "skipped") for state in states)
         current = f"; now: {one_line(now)}" if now else ""
         self._line(f"  plan: {finished} of {len(states)} finished{current}", dim=True)
-
-    def on_mailbox_updated(self, event: EventData) -> None:
-        """The prompt shows it."""
 
     def on_artifact_saved(self, event: EventData) -> None:
         url = event.get("url")
@@ -68,8 +57,8 @@ class AnswerPrinter(EventPrinter):
 class MarkdownPrinter(AnswerPrinter):
     """Prints an answer on a terminal in whole blocks, so that a prompt can stay below it."""
 
-    def __init__(self, task_id: str, find_url: Callable[[], str], brought: Collection[str] = ()) -> None:
-        super().__init__(task_id, find_url, brought)
+    def __init__(self, task_id: str, find_url: Callable[[], str]) -> None:
+        super().__init__(task_id, find_url)
         self._blocks = MarkdownStream()
         self._thought = ""
 
@@ -132,7 +121,6 @@ class ChatView:
     def __init__(self, terminal: bool, find_url: Callable[[], str]) -> None:
         self._find_url = find_url
         self._printer = MarkdownPrinter if terminal else AnswerPrinter
-        self.brought: dict[str, list[str]] = {}  # names of the tools that callers brought, by session
         self._answers: dict[str, AnswerPrinter] = {}
         self._subagents: dict[str, SubagentPrinter] = {}
         self._current: AnswerPrinter | None = None
@@ -152,8 +140,7 @@ class ChatView:
         click.echo(dim(clean(text)), err=True)
 
     def answer_event(self, session_id: str, event: EventData) -> None:
-        brought = self.brought.get(session_id, ())
-        printer = self._answers.setdefault(session_id, self._printer(session_id, self._find_url, brought))
+        printer = self._answers.setdefault(session_id, self._printer(session_id, self._find_url))
         if self._current is not printer:
             self.clear()
         self._current = printer

@@ -99,29 +99,13 @@ def refresh(api: Api, name: str, as_json: bool) -> None:
 
     Running tasks keep the version they have, in which a tool that has changed is refused.
     """
-    # read before the refresh, because the server reports only the new version
-    before = api.get(f"/agents/{segment(name)}")
     answer = api.ask("POST", f"/agents/{segment(name)}/refresh")
-    if as_json:
-        emit(answer)
-        return
-    changed = answer["version"] != before["version"]
-    click.echo(f"{answer['name']}: version {answer['version']}{'' if changed else ', as before'}")
-    old, new = _mcp_tools(before), _mcp_tools(answer)
-    for tool in sorted({*old, *new}):
-        if old.get(tool) != new.get(tool):
-            how = "new" if tool not in old else "gone" if tool not in new else "changed"
-            click.echo(f"  {how}: {clean(tool)}")
+    emit(answer) if as_json else click.echo(f"{answer['name']}: version {answer['version']}")
 
 
 def _place(server: JsonObject) -> str:
     """The address or the command of an MCP server."""
     return server.get("url") or shlex.join(server["command"])
-
-
-def _mcp_tools(agent: JsonObject) -> dict[str, JsonObject]:
-    servers = (agent.get("mcp_servers") or {}).items()
-    return {f"{name} {tool['name']}": tool for name, server in servers for tool in server.get("tools") or ()}
 
 
 @agents.command()
@@ -139,29 +123,17 @@ def remove(api: Api, name: str, as_json: bool) -> None:
 def check(folder: Path | None, as_json: bool) -> None:
     """Check the agent files of a folder; without one, those that a worker loads. Your own tools are checked too.
 
-    Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any. An agent without
-    a human side and without a limit of its turns is usable, and a warning names it, as it does one that lists
-    web_search where no search is configured.
+    Nothing is changed. All problems of all files are listed, and the exit code is 1 if there are any.
     """
     # This imports everything that a worker does, which takes seconds: so only in this command, not for `errand --help`.
     from activities.handlers.registry import load_handlers
     from activities.hooks.hook import load_hooks
-    from activities.tools.registry import SEARCH, load_tools
+    from activities.tools.registry import load_tools
 
     module = settings().tools_module
     tools, handlers, hooks = load_tools(module), load_handlers(module), load_hooks(module)
     loaded = check_agents(folder or settings().agents_dir, Catalogue(tools.found, handlers.found, hooks.found))
     of_tools = list(dict.fromkeys([*tools.problems, *handlers.problems, *hooks.problems]))
-    endless = sorted(one.name for one in loaded.agents.values() if one.dual and one.max_session_turns is None)
-    warnings = [
-        {"file": f"{name}.md", "field": "max_session_turns", "message": "should be set: no side is human"}
-        for name in endless
-    ]
-    given = settings()
-    if not (given.search_url or given.brave_key or given.searching_model):
-        message = "lists web_search, which needs ERRAND_SEARCH_URL, ERRAND_BRAVE_KEY or ERRAND_SEARCH_MODEL"
-        searching = sorted(one.name for one in loaded.agents.values() if SEARCH in one.tools)
-        warnings += [{"file": f"{name}.md", "field": "tools", "message": message} for name in searching]
     if as_json:
         problems = [
             {"file": wrong.file, "field": one.field, "message": one.message, "allowed": list(one.allowed)}
@@ -169,7 +141,7 @@ def check(folder: Path | None, as_json: bool) -> None:
             for one in wrong.problems
         ]
         problems += [{"file": module or "", "field": "", "message": one, "allowed": []} for one in of_tools]
-        emit({"agents": sorted(loaded.agents), "problems": problems, "warnings": warnings})
+        emit({"agents": sorted(loaded.agents), "problems": problems})
     else:
         for one in of_tools:
             click.echo(clean(one))
@@ -177,8 +149,6 @@ def check(folder: Path | None, as_json: bool) -> None:
             click.echo(f"{wrong.file}:")
             for problem in wrong.problems:
                 click.echo(f"  {clean(str(problem))}")
-        for warning in warnings:
-            click.echo(f"Warning: {clean(warning['file'])}: {warning['field']} {warning['message']}.")
         found = f"{format_count(len(loaded.agents), 'agent')} can be used"
         click.echo(f"{found}; {format_count(len(loaded.errors), 'file')} cannot.")
     if loaded.errors or of_tools:

@@ -22,13 +22,9 @@ _MANY, _DOLLARS = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
 @click.option("--max-tokens", type=_MANY, help="Raise its token budget to this.")
 @click.option("--max-cost", "max_cost_usd", type=_DOLLARS, help="Raise its cost budget to this, in US dollars.")
 @click.option("--max-tool-calls", type=_MANY, help="Raise its limit of tool calls to this.")
-@click.option("--tree-max-steps", type=_MANY, help="The same for the whole conversation: model calls,")
-@click.option("--tree-max-tokens", type=_MANY, help="tokens,")
-@click.option("--tree-max-cost", "tree_max_cost_usd", type=_DOLLARS, help="US dollars,")
-@click.option("--tree-max-tool-calls", type=_MANY, help="tool calls,")
-@click.option("--tree-max-sessions", type=_MANY, help="and sessions.")
+@click.option("--tree", is_flag=True, help="Raise those of the whole conversation.")
 @remote
-def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
+def budget(api: Api, task_id: str, tree: bool, as_json: bool, **limits: Any) -> None:
     """Show the limits of a task, what it has used and what is left; then the same for its subagents and the tree.
 
     With new limits, raise them first: a running task, even one that waits for a person, continues with them. They are
@@ -38,14 +34,11 @@ def budget(api: Api, task_id: str, as_json: bool, **limits: Any) -> None:
     Examples:
       ./errand budget ID
       ./errand budget ID --max-steps 100 --ttl 2h
-      ./errand budget ID --max-cost 5 --tree-max-cost 20
+      ./errand budget ID --tree --max-cost 20
       ./errand budget ID --json | jq .tree
     """
     path, given = f"/tasks/{segment(task_id)}/budget", {name: one for name, one in limits.items() if one is not None}
-    body = {name: value for name, value in given.items() if not name.startswith("tree_")}
-    shared = {name.removeprefix("tree_"): value for name, value in given.items() if name.startswith("tree_")}
-    body |= {"tree": shared} if shared else {}
-    answer = api.ask("POST", path, json=body) if body else api.get(path)
+    answer = api.ask("POST", path, json={"tree": given} if tree else given) if given else api.get(path)
     print_answer(answer, as_json, TaskBudget, _show)
 
 

@@ -15,10 +15,10 @@ from errand.models import (
 
 from cli.api import Api, parse, segment
 from cli.ids import ConversationIdType, TaskId, write_last
-from cli.options import page_options, patience_option, remote
+from cli.options import detach_option, page_options, patience_option, remote
 from cli.render.answers import print_answer, print_list
 from cli.render.output import PROGRAM, age, clean, dim, dollars, emit, note, one_line, style_status, table
-from cli.watch import show_detached, watch
+from cli.watch import watch_or_detach
 from domain.amounts import format_count
 
 
@@ -134,11 +134,11 @@ def show_mailbox(answer: Any) -> bool:
 @click.argument("conversation_id", type=ConversationIdType())
 @click.argument("text", metavar="[INPUT]", required=False)
 @click.option("--queue", is_flag=True, help="If a session is running in the conversation, fire after it has ended.")
-@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the new session.  [default: wait]")
+@detach_option
 @patience_option
 @remote
 def fire(
-    api: Api, conversation_id: str, text: str | None, queue: bool, wait: bool, patience: int, as_json: bool
+    api: Api, conversation_id: str, text: str | None, queue: bool, detach: bool, patience: int, as_json: bool
 ) -> None:
     """Give the agent all outcomes that wait in the mailbox, with INPUT as your own message after them.
 
@@ -153,25 +153,18 @@ def fire(
     body = ({"input": text} if text else {}) | ({"if_busy": "queue"} if queue else {})
     answer = api.post(f"/conversations/{segment(conversation_id)}/fire", body)
     session_id = parse(SessionHandle, answer).session_id
-    write_last(api.address, session_id)
-    if wait:
-        watch(api, session_id, after=0, patience_ms=patience, as_json=as_json)
-    elif as_json:
-        emit(answer)
-    else:
-        click.echo(session_id)
-        show_detached(session_id, 0, "Fired")
+    watch_or_detach(api, session_id, answer, detach=detach, patience_ms=patience, as_json=as_json, action="Fired")
 
 
 @click.command()
 @click.argument("session_id", type=TaskId())
 @click.option("--input", "text", help="Continue with this message; without it the fork waits for its first message.")
 @click.option("--agent", help="Another agent than the session's own.")
-@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the answer to --input.  [default: wait]")
+@detach_option
 @patience_option
 @remote
 def fork(
-    api: Api, session_id: str, text: str | None, agent: str | None, wait: bool, patience: int, as_json: bool
+    api: Api, session_id: str, text: str | None, agent: str | None, detach: bool, patience: int, as_json: bool
 ) -> None:
     """Start a new conversation with the history and files of a finished session; the old one stays as it is.
 
@@ -184,15 +177,13 @@ def fork(
     body = {"from_session": session_id, "execute": text is not None}
     body |= {name: value for name, value in (("input", text), ("agent", agent)) if value is not None}
     answer = api.post(f"/conversations/{segment(origin)}/fork", body)
-    handle = parse(SessionHandle, answer)
-    write_last(api.address, handle.session_id)
-    if text is not None and wait:
-        watch(api, handle.session_id, after=0, patience_ms=patience, as_json=as_json)
-    elif as_json:
+    new = parse(SessionHandle, answer).session_id
+    if text is not None:
+        watch_or_detach(api, new, answer, detach=detach, patience_ms=patience, as_json=as_json, action="Forked")
+        return
+    write_last(api.address, new)
+    if as_json:
         emit(answer)
     else:
-        click.echo(handle.conversation_id)
-        if text is None:
-            note(f"Continue with: {PROGRAM} chat --conversation {handle.conversation_id}")
-        else:
-            show_detached(handle.session_id, 0, "Forked")
+        click.echo(new)
+        note(f"Continue with: {PROGRAM} chat --conversation {new}")

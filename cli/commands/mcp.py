@@ -7,7 +7,6 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import click
 
@@ -16,8 +15,7 @@ from cli.errors import CliError, Refused, Unreachable
 from cli.options import remote
 from domain.json_object import JsonObject
 
-AT_ONCE = 128  # concurrent requests; task_wait holds one for up to a minute
-INTERRUPT_PAUSE = 0.1
+END_PAUSE = 0.05
 INTERNAL_ERROR, PARSE_ERROR = -32603, -32700
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _NAMES = {"tools/call": "name", "resources/read": "uri"} | dict.fromkeys(
@@ -58,39 +56,35 @@ class Bridge:
         self._negotiated: str | None = None
         self._reached = False  # the server has answered before
         self._writing = threading.Lock()
-        self._running: dict[str, Api] = {}  # connections of requests without an answer yet, by the request's id
+        self._running: set[str] = set()  # ids of requests without an answer yet
 
     def run(self) -> None:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for line in sys.stdin.buffer:  # bytes, so that invalid UTF-8 is a parse error and does not end the bridge
-                try:
-                    message = json.loads(line)
-                except (ValueError, RecursionError):
-                    self._write(_error(None, PARSE_ERROR, "Parse error"))
-                    continue
-                # the protocol no longer has batches, and there is no id to answer to
-                if not isinstance(message, dict):
-                    continue
-                if message.get("method") == "notifications/cancelled":
-                    self._cancel(message)
-                    continue
-                request = _key(message.get("id"))
-                api = self._running[request] = Api.like(self._api)
-                if message.get("method") == "initialize":
-                    self._forward(message, request, api)  # wait: later messages need the version that it agrees on
-                else:
-                    pool.submit(self._forward, message, request, api)
+        for line in sys.stdin.buffer:  # bytes, so that invalid UTF-8 is a parse error and does not end the bridge
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                self._write(_error(None, PARSE_ERROR, "Parse error"))
+                continue
+            # the protocol no longer has batches, and there is no id to answer to
+            if not isinstance(message, dict):
+                continue
+            if message.get("method") == "notifications/cancelled":
+                params = message.get("params")
+                self._running.discard(_key(params.get("requestId")) if isinstance(params, dict) else "")
+                continue
+            self._running.add(_key(message.get("id")))
+            if message.get("method") == "initialize":
+                self._forward(message)  # wait: later messages need the version that it agrees on
+            else:
+                # daemons, because the end does not wait for an answer that nobody wants any more
+                threading.Thread(target=self._forward, args=(message,), daemon=True).start()
+        while self._running:
+            time.sleep(END_PAUSE)
 
-    def _cancel(self, message: JsonObject) -> None:
-        """Over HTTP a request is cancelled by closing its connection."""
-        params = message.get("params")
-        api = self._running.pop(_key(params.get("requestId")), None) if isinstance(params, dict) else None
-        if api is not None:
-            threading.Thread(target=_interrupt, args=(api,), daemon=True).start()
-
-    def _forward(self, message: JsonObject, request: str, api: Api) -> None:
+    def _forward(self, message: JsonObject) -> None:
+        request = _key(message.get("id"))
         try:
-            for answer in self._answers(api, _repeatable(message)):
+            for answer in self._answers(_repeatable(message)):
                 if message.get("method") == "initialize":
                     self._negotiated = answer.get("result", {}).get("protocolVersion")
                 if request in self._running:  # the answer to a request that was cancelled is of no use
@@ -101,15 +95,14 @@ class Bridge:
                 text = error.message if isinstance(error, CliError | click.ClickException) else type(error).__name__
                 self._write(_error(message["id"], INTERNAL_ERROR, text))
         finally:
-            self._running.pop(request, None)
-            api.disconnect()
+            self._running.discard(request)
 
-    def _answers(self, api: Api, message: JsonObject) -> Iterator[JsonObject]:
+    def _answers(self, message: JsonObject) -> Iterator[JsonObject]:
         """Send a message, again while the API restarts."""
         deadline: float | None = None
         while _key(message.get("id")) in self._running:
             try:
-                for answer in api.messages("/mcp", message, headers_of(message, self._negotiated)):
+                for answer in self._api.messages("/mcp", message, headers_of(message, self._negotiated)):
                     self._reached = True
                     yield answer
                     # notifications about progress come before the answer and have no id
@@ -122,23 +115,15 @@ class Bridge:
             except (Unreachable, Refused) as error:
                 deadline = deadline or time.monotonic() + RESTART_SECONDS
                 away = isinstance(error, Unreachable) or error.status == 503
-                if not away or time.monotonic() > deadline or not (self._reached or api.own_stack_runs()):
+                if not away or time.monotonic() > deadline or not (self._reached or self._api.own_stack_runs()):
                     raise
             time.sleep(RESTART_PAUSE)
-            api.look_again()
+            self._api.look_again()
 
     def _write(self, message: JsonObject) -> None:
         # a line must not be written inside another one: the host reads messages line by line
         with self._writing:
             click.echo(json.dumps(message))
-
-
-def _interrupt(api: Api) -> None:
-    """Close the connection of a request until its thread has noticed: one that is just being opened is not closed."""
-    api.close()
-    while api.connected:
-        time.sleep(INTERRUPT_PAUSE)
-        api.close()
 
 
 def _key(request_id: object) -> str:

@@ -13,10 +13,10 @@ from cli.api import Api, parse, segment
 from cli.commands.trace import FULL_TEXT
 from cli.errors import NotFinished, Refused
 from cli.ids import TaskId
-from cli.options import Duration, patience_option, permissions_option, remote
+from cli.options import Duration, detach_option, patience_option, permissions_option, remote
 from cli.render.output import dim, emit, note, one_line, style_status
 from cli.render.traces import StoppedCall, find_stopped_calls
-from cli.watch import show_detached, watch
+from cli.watch import watch_or_detach
 from domain.json_object import JsonObject
 from domain.sessions.session import TERMINAL
 
@@ -86,7 +86,7 @@ class RerunReport:
 @click.option("--max-tool-calls", type=click.IntRange(min=1), help="Another limit of tool calls.")
 @click.option("--recorded", is_flag=True, help="Use recorded answers and results: no model is called, no tool runs.")
 @click.option("--since", type=Duration(), help="With --recorded and without an id: all tasks of that time.")
-@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the rerun until it ends.  [default: wait]")
+@detach_option
 @patience_option
 @remote
 def rerun(
@@ -94,7 +94,7 @@ def rerun(
     task_id: str | None,
     recorded: bool,
     since: int | None,
-    wait: bool,
+    detach: bool,
     patience: int,
     as_json: bool,
     **changes: Any,
@@ -122,13 +122,8 @@ def rerun(
         _run_recorded(api, requests, since is not None, patience, as_json)
         return
     handle = api.post(f"/tasks/{segment(str(task_id))}/rerun", body)
-    if wait:
-        watch(api, handle["task_id"], after=0, patience_ms=patience, as_json=as_json)
-    elif as_json:
-        emit(handle)
-    else:
-        click.echo(handle["task_id"])
-        show_detached(handle["task_id"], 0, "Started again")
+    task_id, action = handle["task_id"], "Started again"
+    watch_or_detach(api, task_id, handle, detach=detach, patience_ms=patience, as_json=as_json, action=action)
 
 
 def _body(changes: JsonObject) -> JsonObject:

@@ -10,12 +10,12 @@ import click
 
 from cli.api import Api
 from cli.errors import Exit, Unreachable
-from cli.ids import AgentNameType, write_last
-from cli.options import Duration, no_input_option, patience_option, remote, settings, work_options
-from cli.render.output import emit, note
+from cli.ids import AgentNameType
+from cli.options import detach_option, no_input_option, patience_option, remote, settings, work_options
+from cli.render.output import note
 from cli.repository import bundle_checkout, find_top
 from cli.trees import pack_folder, upload_files, upload_folder
-from cli.watch import show_detached, watch
+from cli.watch import watch_or_detach
 from domain.json_object import JsonObject
 from domain.sessions.session import SandboxMode
 
@@ -43,7 +43,6 @@ from domain.sessions.session import SandboxMode
 @click.option("--environment", help="Work in the repository of this environment.")
 @click.option("--ref", "refs", multiple=True, help="Branch, tag or commit of the repository; of several: FOLDER=REF.")
 @click.option("--attempts", type=click.IntRange(2, 8), help="Try it this often in the repository; one is chosen.")
-@click.option("--note", "notes", multiple=True, help="A note for the agent. Repeatable.")
 @click.option(
     "--criterion", "acceptance_criteria", multiple=True, help="Acceptance criterion of the result. Repeatable."
 )
@@ -51,13 +50,10 @@ from domain.sessions.session import SandboxMode
 @click.option("--constraint", "constraints", multiple=True, help="Something the agent must not violate. Repeatable.")
 @click.option("--approve-plan", "approval_required", is_flag=True, help="Do nothing before you have approved the plan.")
 @click.option("--dry-run", is_flag=True, help="Describe calls that would change something instead of running them.")
-@click.option(
-    "--retention", type=Duration(), help="How long its content is kept after it has ended.  [default: the server's]"
-)
 @click.option("--notify", multiple=True, help="Notify this subscription or channel about the task. Repeatable.")
 @click.option("--title", help="A short title for lists.")
 @click.option("--idempotency-key", help="A second call with the same key submits nothing.")
-@click.option("--wait/--no-wait", " /--detach", default=True, help="Watch the task until it ends.  [default: wait]")
+@detach_option
 @no_input_option
 @patience_option
 @remote
@@ -70,9 +66,8 @@ def run(
     folders: tuple[Path, ...],
     checkouts: tuple[Path, ...],
     refs: tuple[str, ...],
-    notes: tuple[str, ...],
     idempotency_key: str | None,
-    wait: bool,
+    detach: bool,
     no_input: bool,
     patience: int,
     as_json: bool,
@@ -95,7 +90,7 @@ def run(
       ./errand run assistant "Tidy up" --detach --json | jq -r .task_id
     """
     spec: JsonObject = {"agent": agent, "input": _input(text, input_json)}
-    limits = ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls", "retention")
+    limits = ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
     config = {name: options.pop(name) for name in (*limits, "model", "sandbox", "environment", "attempts")}
     config |= {name: options.pop(name) or None for name in ("approval_required", "dry_run", "notify")}
     options["acceptance_criteria"] += tuple({"kind": "command", "run": check} for check in options.pop("checks"))
@@ -108,8 +103,7 @@ def run(
     bundles = {find_top(place).name: bundle_checkout(place, settings()) for place in checkouts}
     if len(bundles) < len(checkouts):
         raise click.UsageError("--repo: two checkouts have the same name")
-    context = {"files": upload_files(api, files), "notes": list(notes)}
-    context["archives"] = [upload_folder(api, packed) for packed in archives]
+    context = {"files": upload_files(api, files), "archives": [upload_folder(api, packed) for packed in archives]}
     sent = {name: api.upload(("repository.bundle", content)).file_id for name, content in bundles.items()}
     config |= {"repositories": sent} if len(sent) > 1 else {"repository": next(iter(sent.values()), None)}
     named = dict(one.split("=", 1) for one in refs if "=" in one)
@@ -117,18 +111,20 @@ def run(
     spec["config"] = {name: value for name, value in config.items() if value is not None}
     spec["context"] = {name: value for name, value in context.items() if value}
     handle = _submit(api, spec, idempotency_key or secrets.token_hex(16))
-    write_last(api.address, handle["task_id"])
     for notice in handle.get("notices", []):
         note(notice)
-    if wait:
-        if not as_json:
-            note("Ctrl-C detaches; the task continues.")
-        watch(api, handle["task_id"], after=0, patience_ms=patience, as_json=as_json, no_input=no_input)
-    elif as_json:
-        emit(handle)
-    else:
-        click.echo(handle["task_id"])
-        show_detached(handle["task_id"], 0, "Submitted")
+    if not (detach or as_json):
+        note("Ctrl-C detaches; the task continues.")
+    watch_or_detach(
+        api,
+        handle["task_id"],
+        handle,
+        detach=detach,
+        patience_ms=patience,
+        as_json=as_json,
+        action="Submitted",
+        no_input=no_input,
+    )
 
 
 def _submit(api: Api, spec: JsonObject, key: str) -> Any:

@@ -1,4 +1,4 @@
-"""`errand up`, `status`, `down`, `token`: the embedded stack on this machine; `open`: its console in the browser."""
+"""`errand up`, `status`, `down`: the embedded stack on this machine; `open`: its console in the browser."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ def up(detach: bool, as_json: bool) -> None:
             note(f"already running (pid {running.pid})")
             ready(running)
         else:
-            info = local.start_detached(settings(), log_slow=note)
+            info = local.start_detached(settings())
             for text in info.moved:  # which the stack's own process has logged
                 note(text)
             ready(info)
@@ -109,29 +109,6 @@ def down(as_json: bool) -> None:
         emit({"stopped": stopped})
     else:
         click.echo("; ".join(filter(None, ("stopped", unfinished))) if stopped else "no stack was running")
-
-
-@click.command()
-@json_option
-def token(as_json: bool) -> None:
-    """Print the token of this machine's stack, which opens its API on loopback without a key.
-
-    The account that runs the stack needs none on Linux; this is for other accounts that you trust, and for macOS:
-
-    \b
-      curl -H "Authorization: Bearer $(./errand token)" http://127.0.0.1:8700/tasks
-    """
-    from deploy.data_dir import locate_data_dir, token_file
-
-    with _stack_errors():
-        file = token_file(locate_data_dir(settings()))
-    try:
-        found = file.read_text().strip()
-    except FileNotFoundError:
-        raise Unreachable(f"there is no token yet; `{PROGRAM} up` makes one") from None
-    except OSError as error:
-        raise CliError(f"cannot read {file}: {error.strerror}") from None
-    emit({"token": found}) if as_json else click.echo(found)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Prints a task's events for people, one method for each type of event."""
+"""Prints a task's events for people: most as one line of a table, some with a method of their own."""
 
 import json
 from collections.abc import Callable
@@ -22,12 +22,62 @@ from cli.render.output import (
     style_status,
     usage_line,
 )
-from domain.amounts import format_count
 from domain.limits import figure
+
+Style = dict[str, Any]
+BOLD: Style = {"bold": True}
+DIM: Style = {"dim": True}
+GREEN, MAGENTA, YELLOW = (Style(fg=colour) for colour in ("green", "magenta", "yellow"))
+
+# Events that are one line: its text, whose fields are cut to a line each, and its style.
+LINES: dict[str, tuple[str, Style]] = {
+    "task_started": ("  started with {model}", DIM),
+    "progress": ("  .. {message}", {}),
+    "replanning": ("  replanning: {reason}", YELLOW),
+    "cancel_requested": ("  cancel requested by {by} ({reason}) {note}", YELLOW),
+    "model_switched": ("  model switched: {from_model} -> {to_model} ({reason})", YELLOW),
+    "context_lost": ("  {text}", {}),
+    "context_compacted": ("  context compacted: {summary}", DIM),
+    "hook_failed": ("  hook {hook} ({point}) failed: {error}", YELLOW),
+    "mcp_tool_changed": ("  {tool} has changed at its MCP server or is gone; it was not called", YELLOW),
+    "workspace_not_kept": ("  not kept of the workspace ({count}): {files}", YELLOW),
+    "tree_prepared": ("  repository ready: {commit:.12} on {branch} {folder}", DIM),
+    "attempt_chosen": ("  attempt {number} is chosen by {chosen_by}: {why}", GREEN),
+    "subagent_ended": ("  - {name} {status}  [{child_session_id}]", MAGENTA),
+    "subagent_budget_exceeded": ("  - a subagent's budget is spent ({reason})  [{child_session_id}]", YELLOW),
+    "handed_over": ("  handed over from {from_agent} to {to_agent}", BOLD),
+    "mailbox_updated": ("  mailbox: {pending_count} waiting", DIM),
+    "variables_required": ("  ? subagent {name} waits for values of {missing}", MAGENTA | BOLD),
+    "input_reminder": ("  ? still waiting: {question}", MAGENTA),
+    "input_escalated": ("  ? nobody has answered, {to} was notified: {question}", MAGENTA),
+    "input_received": ("  answered by {by}", MAGENTA),
+    "input_expired": ("  nobody answered in time", YELLOW),
+    "budget_low": ("  budget of {budget} ({scope}) is low: {left} of {limit} left", YELLOW),
+    "budget_raised": ("  budget of {budget} ({scope}) was raised from {before} to {limit} by {by}", YELLOW),
+    "anomaly": ("  anomaly: {kind} is {value:g} (threshold {threshold:g})", YELLOW),
+}
+AMOUNTS = ("left", "limit", "before")  # of a budget
+
+
+class _Fields(dict[str, Any]):
+    """The fields of an event as a line shows them, without control codes that a model or a tool wrote."""
+
+    def __init__(self, event: EventData) -> None:
+        for name, value in event.items():
+            text = ", ".join(map(str, value)) if isinstance(value, list) else value
+            if text is not None:
+                self[name] = one_line(text, 300) if isinstance(text, str) else text
+        if "budget" in event:
+            self |= {name: figure(event["budget"], event[name]) for name in AMOUNTS if name in event}
+
+    def __missing__(self, name: str) -> str:
+        return ""  # left out, because it has nothing to say
 
 
 class EventPrinter:
     """Prints deltas as they come, and the whole text after them only if a part of it was missed."""
+
+    silent = frozenset({"usage_updated"})  # events that others show: the end has the usage
 
     def __init__(self, task_id: str, find_url: Callable[[], str]) -> None:
         self._task_id = task_id
@@ -40,11 +90,13 @@ class EventPrinter:
     def show(self, event: EventData) -> None:
         if event["seq"] == 1:
             self._started = datetime.fromisoformat(event["at"])
+        if event["type"] in self.silent:
+            return
         try:
-            getattr(self, "on_" + event["type"], self._on_unknown)(event)
-        # a server of another version may send other fields, and watching must not end because of one event
+            getattr(self, "on_" + event["type"], self._show_line)(event)
+        # a server of another version may send other events and fields, and watching must not end because of one
         except (KeyError, TypeError, ValueError):
-            self._on_unknown(event)
+            self._line(f"  {event['type']}", dim=True)
 
     @property
     def mid_line(self) -> bool:
@@ -76,15 +128,12 @@ class EventPrinter:
             self._texts.pop(kind)
         self.break_line()
 
-    def _on_unknown(self, event: EventData) -> None:
-        """Print only the type: another version of the server sent the event."""
-        self._line(f"  {event['type']}", dim=True)
+    def _show_line(self, event: EventData) -> None:
+        line, style = LINES[event["type"]]
+        self._line(line.format_map(_Fields(event)).rstrip(), **style)
 
     def on_task_submitted(self, event: EventData) -> None:
         self._line(f"Task {self._task_id} for {event['agent']}: {one_line(event['title'])}", bold=True)
-
-    def on_task_started(self, event: EventData) -> None:
-        self._line(f"  started with {event['model']}", dim=True)
 
     def on_step_started(self, event: EventData) -> None:
         self._texts.clear()
@@ -129,19 +178,10 @@ class EventPrinter:
             link = f"{self._find_url().rstrip('/')}/files/{file.file_id}"
             self._line(f"     {one_line(file.name)}{pixels}, {size(file.size)}, {link}", dim=True)
 
-    def on_progress(self, event: EventData) -> None:
-        self._line(f"  .. {one_line(event['message'])}")
-
     def on_plan_updated(self, event: EventData) -> None:
         self._line("  plan:")
         for line in plan_lines(map(PlanStep.model_validate, event["steps"])):
             self._line(f"    {line}")
-
-    def on_replanning(self, event: EventData) -> None:
-        self._line(f"  replanning: {one_line(event['reason'], 500)}", fg="yellow")
-
-    def on_usage_updated(self, event: EventData) -> None:
-        """Printed once, at the end."""
 
     def on_model_retry(self, event: EventData) -> None:
         when = datetime.fromisoformat(event["next_at"])
@@ -152,39 +192,11 @@ class EventPrinter:
             fg="yellow",
         )
 
-    def on_model_switched(self, event: EventData) -> None:
-        change = f"{event['from_model']} -> {event['to_model']}"
-        self._line(f"  model switched: {change} ({one_line(event['reason'])})", fg="yellow")
-
-    def on_context_lost(self, event: EventData) -> None:
-        self._line(f"  {one_line(event['text'])}")
-
-    def on_context_compacted(self, event: EventData) -> None:
-        self._line(f"  context compacted: {one_line(event['summary'])}", dim=True)
-
-    def on_workspace_not_kept(self, event: EventData) -> None:
-        names = ", ".join(one_line(path) for path in event["files"])
-        self._line(
-            f"  {format_count(event['count'], 'file')} of the workspace not kept: {one_line(names)}", fg="yellow"
-        )
-
-    def on_mcp_tool_changed(self, event: EventData) -> None:
-        how = "is gone from" if event["gone"] else "has changed at"
-        self._line(f"  {one_line(event['tool'])} {how} its MCP server; it was not called", fg="yellow")
-
-    def on_tree_prepared(self, event: EventData) -> None:
-        name = f"the repository {event['folder']}" if event.get("folder") else "the repository"
-        self._line(f"  {name} is ready: {event['commit'][:12]} on {event['branch']}", dim=True)
-
     def on_setup_finished(self, event: EventData) -> None:
         if event["ok"]:
             self._line(f"  the setup took {duration(event['seconds'])}", dim=True)
         else:
             self._line(f"  the setup failed: {one_line(event['log'])}", fg="red")
-
-    def on_attempt_chosen(self, event: EventData) -> None:
-        chosen = f"  attempt {event['number']} is chosen by {event['chosen_by']}"
-        self._line(f"{chosen}: {one_line(event['why'])}", fg="green")
 
     def on_artifact_saved(self, event: EventData) -> None:
         if url := event.get("url"):
@@ -200,73 +212,20 @@ class EventPrinter:
         about = f": {one_line(event['description'])}" if event.get("description") else ""
         self._line(f"  + {one_line(label)}{about}  [{event['child_session_id']}]", fg="magenta")
 
-    def on_subagent_ended(self, event: EventData) -> None:
-        self._line(f"  - {one_line(event['name'])} {event['status']}  [{event['child_session_id']}]", fg="magenta")
-
-    def on_subagent_budget_exceeded(self, event: EventData) -> None:
-        self._line(f"  - a subagent's budget is spent ({event['reason']})  [{event['child_session_id']}]", fg="yellow")
-
-    def on_budget_low(self, event: EventData) -> None:
-        whose = "the tree's" if event["scope"] == "tree" else "its"
-        left, limit = (figure(event["budget"], event[name]) for name in ("left", "limit"))
-        self._line(f"  {whose} budget of {event['budget']} is low: {left} of {limit} left", fg="yellow")
-
-    def on_budget_raised(self, event: EventData) -> None:
-        whose = "the tree's" if event["scope"] == "tree" else "its"
-        before, limit = (figure(event["budget"], event[name]) for name in ("before", "limit"))
-        raised = f"{whose} budget of {event['budget']} was raised from {before} to {limit}"
-        self._line(f"  {raised} by {one_line(event['by'])}", fg="yellow")
-
-    def on_anomaly(self, event: EventData) -> None:
-        self._line(f"  anomaly: {event['kind']} is {event['value']:g} (threshold {event['threshold']:g})", fg="yellow")
-
     def on_acceptance_checked(self, event: EventData) -> None:
         for verdict in event["verdicts"]:
             mark = click.style("ok", fg="green") if verdict["passed"] else click.style("not met", fg="red")
             self.break_line()
             click.echo(f"  {mark} {one_line(verdict['criterion'])}: {one_line(verdict['why'])}")
 
-    def on_mailbox_updated(self, event: EventData) -> None:
-        self._line(f"  mailbox: {event['pending_count']} waiting", dim=True)
-
     def on_message_received(self, event: EventData) -> None:
         sender = f" from {one_line(event['author'])}" if event.get("author") else ""
         self._line(f"  {event['kind']} message{sender}: {one_line(event['preview'])}", fg="magenta")
-
-    def on_handed_over(self, event: EventData) -> None:
-        self._line(f"  handed over from {one_line(event['from_agent'])} to {one_line(event['to_agent'])}", bold=True)
-
-    def on_variables_required(self, event: EventData) -> None:
-        missing = one_line(", ".join(event["missing"]))
-        self._line(f"  ? subagent {one_line(event['name'])} waits for values of {missing}", fg="magenta", bold=True)
-
-    def on_hook_failed(self, event: EventData) -> None:
-        what = f"hook {one_line(event['hook'])} ({event['point']})"
-        self._line(f"  {what} failed: {one_line(event['error'])}", fg="yellow")
 
     def on_input_required(self, event: EventData) -> None:
         self._line(f"  ? {clean(event['question'])}", fg="magenta", bold=True)
         task_id = event.get("session_id", self._task_id)
         self._line(f"    {answer_command(task_id, event['request_id'], event['kind'])}", dim=True)
-
-    def on_input_reminder(self, event: EventData) -> None:
-        self._line(f"  ? still waiting: {one_line(event['question'])}", fg="magenta")
-
-    def on_input_escalated(self, event: EventData) -> None:
-        self._line(
-            f"  ? nobody has answered, {one_line(event['to'])} was notified: {one_line(event['question'])}",
-            fg="magenta",
-        )
-
-    def on_input_received(self, event: EventData) -> None:
-        self._line(f"  answered by {one_line(event['by'])}", fg="magenta")
-
-    def on_input_expired(self, event: EventData) -> None:
-        self._line("  nobody answered in time", fg="yellow")
-
-    def on_cancel_requested(self, event: EventData) -> None:
-        why = f": {one_line(event['note'])}" if event.get("note") else ""
-        self._line(f"  cancel requested by {event['by'] or 'a caller'} ({event['reason']}){why}", fg="yellow")
 
     def on_task_completed(self, event: EventData) -> None:
         self._end(event)

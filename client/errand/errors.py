@@ -11,6 +11,10 @@ class Unreachable(ErrandError):
     """There was no answer within the client's patience. A submitted task continues."""
 
 
+class NoStack(Unreachable):
+    """No address is known: none was given, and no stack runs here."""
+
+
 class Unexpected(ErrandError):
     """The server answers, but not as this version does: another program listens there, or an API of another version."""
 

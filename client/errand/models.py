@@ -532,7 +532,6 @@ class Session(Task):
     subagent_name: str | None
     delivery: DeliveryMode | None
     output: str | None
-    external_tools: list[str] = Field(description="the names of the tools that its caller brought")
     outcome_message_id: str | None = Field(description="the mailbox message with its outcome")
     delivered_to: str | None = Field(description="the session that consumed its outcome; null: pending, or no outcome")
     children: list[ChildSession]

@@ -9,14 +9,14 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 import httpx2
 
-from errand.errors import Unexpected, Unreachable, problem_of
+from errand.errors import NoStack, Unexpected, Unreachable, problem_of
 from errand.events import Event, event_of
 from errand.requests import Answer, Request
 
@@ -235,18 +235,18 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def find_server(url: str | None, key: str | None) -> Server:
-    """The given address and key, else ERRAND_URL and ERRAND_API_KEY, else the stack of this account; never any
-    other."""
+def find_server(url: str | None, key: str | None, folders: Sequence[Path] = ()) -> Server:
+    """The given address and key, else ERRAND_URL and ERRAND_API_KEY, else the stack of this account; never any other,
+    which could be somebody else's. `folders`: where the state of that stack can be."""
     url = url or os.environ.get("ERRAND_URL") or None
     key = key or os.environ.get("ERRAND_API_KEY") or None
     if url and key:
         return Server(url, key)
-    local = _running_stack()
+    local = running_stack(folders or data_folders())
     if url:  # the token is for its own stack, and no other server may see it
         return local if local and local.url.rstrip("/") == url.rstrip("/") else Server(url)
     if local is None:
-        raise Unreachable("no stack is running here: `errand up` starts it; for an API elsewhere give its url")
+        raise NoStack("no stack is running here: `errand up` starts it; for an API elsewhere set ERRAND_URL")
     return Server(local.url, key or local.key)
 
 
@@ -267,8 +267,8 @@ def _of_root(folder: Path) -> Path:
     return SYSTEM_STATE / hashlib.sha256(str(folder).encode()).hexdigest()[:12]
 
 
-def _running_stack() -> Server | None:
-    for folder in data_folders():
+def running_stack(folders: Sequence[Path]) -> Server | None:
+    for folder in folders:
         try:
             state = json.loads((folder / "stack.json").read_bytes())
             if _runs(int(state["pid"]), state["started"]):

@@ -7,9 +7,9 @@ import pytest_asyncio
 from store.migrate import migrate
 from tests.support.launch import empty_database
 from tests.support.stack import Stack
-from tests.unit.cli.conftest import cli, server
+from tests.unit.cli.conftest import cli
 
-__all__ = ["cli", "server"]
+__all__ = ["cli"]
 
 
 @pytest_asyncio.fixture

@@ -5,13 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from settings import ROOT
 from tests.support.command import cli
-from tests.support.stack import Stack
+from tests.support.stack import Stack, calls
 
 
 async def errand(stack: Stack, *args: str, code: int = 0) -> str:
@@ -45,7 +46,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 @pytest.mark.proves("S0-12", "S0-31", "S0-36")
 async def test_piped_chat_starts_a_subagent_and_fires_its_outcome(stack: Stack) -> None:
-    typed = "Ask the researcher to look for lighthouses\n/mailbox\n/wait\n/mailbox\n/fire And now?\n/mailbox\n/tree\n"
+    typed = "Ask the researcher to look for lighthouses\n/mailbox\n/wait\n/mailbox\n/fire And now?\n/mailbox\n"
     text = await chat(stack, typed=typed)
     assert "Task dispatched to 'researcher' (session: " in text
     assert '  | researcher: completed. On "look for lighthouses" the sources say:' in text
@@ -53,8 +54,6 @@ async def test_piped_chat_starts_a_subagent_and_fires_its_outcome(stack: Stack) 
     assert text.index("| researcher: completed") < mail < fired
     assert "Async subagent 'researcher' (session: " in text[fired:] and 'You added: "And now?"' in text[fired:]
     assert text.count("waiting") == 1  # only the second /mailbox shows an outcome
-    tree = text[fired:].splitlines()[-4:]
-    assert [line.split("  ")[0] for line in tree[:3]] == ["├─ assistant", "│", "└─ assistant"]
 
 
 async def test_script_can_continue_with_the_json_of_each_command(stack: Stack) -> None:
@@ -76,8 +75,42 @@ async def test_script_can_continue_with_the_json_of_each_command(stack: Stack) -
     assert "My last answer" not in await chat(stack, "--conversation", forked["conversation_id"], typed="hi\n")
     [found] = objects(await errand(stack, "tree", conversation, "--json"))
     assert [len(one["children"]) for one in found["sessions"]] == [1, 0]
+    shown = (await errand(stack, "tree", conversation)).splitlines()
+    assert [line.split("  ")[0] for line in shown[1:4]] == ["├─ assistant", "│", "└─ assistant"]
     await errand(stack, "terminate", conversation, "--yes")
     await chat(stack, "--conversation", conversation, typed="hi\n", code=5)
+
+
+async def test_files_go_with_the_first_message_and_limits_with_each(stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a.txt").write_text("a")
+    (tmp_path / "b.txt").write_text("b")
+    options = ["--agent", "tester", "--dir", str(tmp_path / "tree"), "--file", str(tmp_path / "b.txt"), "--ttl", "1h"]
+    typed = f"{calls(('list_files', {}))}\n[[script:say text=Later.]]\n"
+    text = await chat(stack, *options, "--max-cost", "2", "--permission", "bash=deny", typed=typed)
+    assert "a.txt" in text and "b.txt" in text and text.index("b.txt") < text.index("Later.")
+    [conversation] = (await stack.http.get("/conversations", params={"limit": 1})).json()["items"]
+    turns = (await stack.http.get(f"/conversations/{conversation['conversation_id']}/turns")).json()["items"]
+    for turn in turns:
+        limits = (await stack.record(turn["session_id"]))["limits"]
+        assert (limits["ttl_ms"], limits["cost_usd"]) == (3_600_000, 2)
+    assert len(turns) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ("/dance", 2),
+        ("/fire", 2),
+        ("/steer", 2),
+        ("[[script:say text=Hi.]]\n/fire", 5),
+        ("[[fault:auth times=always]]", 1),
+    ],
+)
+async def test_unusable_line_ends_a_script_and_the_last_answer_gives_its_exit_code(
+    stack: Stack, lines: str, code: int
+) -> None:
+    await chat(stack, "--agent", "tester", typed=f"{lines}\n", code=code)
 
 
 async def test_empty_input_is_one_clear_error(stack: Stack) -> None:

@@ -159,8 +159,8 @@ async def test_budget_command_raises_limits(bounded: Stack) -> None:
     lower = await cli(bounded, "budget", task_id, "--max-cost", "0.1")
     assert lower.exit_code != 0 and "less than it is now" in lower.output
     more = ["--max-steps", "4", "--ttl", "2m", "--max-cost", "0.75"]
-    whole = ["--tree-max-steps", "6", "--tree-max-cost", "2"]
-    raised = json.loads((await cli(bounded, "budget", task_id, *more, *whole, "--json")).stdout)
+    await cli(bounded, "budget", task_id, "--tree", "--max-steps", "6", "--max-cost", "2")
+    raised = json.loads((await cli(bounded, "budget", task_id, *more, "--json")).stdout)
     own, tree = ({line["budget"]: line["limit"] for line in of["budgets"]} for of in (raised, raised["tree"]))
     assert (own["steps"], own["ttl"], own["cost_usd"], tree["steps"], tree["cost_usd"]) == (4, 120_000, 0.75, 6, 2)
     assert (await answer(bounded, task_id, request["id"], "this one")).status_code == 202

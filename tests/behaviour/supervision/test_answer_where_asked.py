@@ -164,32 +164,6 @@ async def settle(people: Stack, task_id: str, value: Any) -> None:
     assert (await answer(people, task_id, request["id"], value)).status_code == 202
 
 
-async def test_prompt_in_run_ends_when_somebody_else_answers(people: Stack, environment: dict[str, str]) -> None:
-    script = steps([ask("Which port?")], [bash("touch a")])
-
-    def open_run() -> Terminal:
-        shown = Terminal("run", "careful", script, env=environment).__enter__()
-        shown.expect("Your answer")
-        shown.type("half an ans", "")
-        return shown
-
-    shown = await asyncio.to_thread(open_run)
-    try:
-        task_id = await newest(people)
-        await settle(people, task_id, "8080")
-        await asyncio.to_thread(shown.expect, "this needs no answer any more")
-        await asyncio.to_thread(shown.expect, "answered by")
-        await asyncio.to_thread(shown.expect, "Approve?")
-        shown.type("e")
-        await asyncio.to_thread(shown.expect, "command: ")  # in the middle of a dialogue
-        await settle(people, task_id, {"approved": True})
-        await asyncio.to_thread(shown.expect, "completed (goal_reached)")
-        assert await asyncio.to_thread(shown.exit_code) == 0
-    finally:
-        shown.__exit__()
-    assert "8080" in await output(people, task_id)
-
-
 async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, environment: dict[str, str]) -> None:
     script = steps([bash("touch first")], [bash("touch second")])
     body = {"agent": "careful", "input": script, "transport": "stream"}
@@ -230,6 +204,38 @@ async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, 
     assert [turn["input"] for turn in turns][-1] == "and my own message" and len(turns) == 3
     assert "blue" in await output(people, turns[1]["session_id"])
     assert not await asyncio.to_thread((people.workspace(conversation) / "second").exists)
+
+
+SECRETS = ("hunter2-is-the-token", "swordfish-is-the-pin")
+
+
+async def test_typed_secrets_are_neither_shown_nor_kept(
+    people: Stack, environment: dict[str, str], tmp_path: Path
+) -> None:
+    variables = {name: {"description": name, "kind": "secret"} for name in ("pin", "token")}
+    put = await people.http.put("/agents/vault", json=agent("vault", may_ask=True, variables=variables))
+    assert put.is_success, put.text
+
+    def talk() -> None:
+        with Terminal("chat", "--agent", "vault", env=environment) as shown:
+            shown.expect(">")
+            shown.type("[[script:say text=first]]")
+            assert not shown.echoes  # also while there is no prompt
+            for secret in SECRETS:
+                shown.expect(" (empty: later):")
+                shown.type(secret)
+            shown.expect("Answered.")
+            shown.expect("model call")
+            shown.type("[[script:say text=next]]")
+            shown.expect("model call")
+            shown.type("", CTRL_D)
+            assert shown.exit_code() == 0 and shown.echoes
+            assert not any(secret in shown.text for secret in SECRETS)
+
+    await asyncio.to_thread(talk)
+    [history] = await asyncio.to_thread(lambda: [*tmp_path.rglob("chat-history")])
+    kept = await asyncio.to_thread(history.read_text)
+    assert "text=next" in kept and not any(secret in kept for secret in SECRETS)
 
 
 async def test_no_input_leaves_it_waiting_and_answer_finds_the_only_question(

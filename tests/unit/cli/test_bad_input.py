@@ -14,26 +14,19 @@ from temporalio.runtime import Runtime
 
 from cli.errors import Exit
 from cli.main import errand
-from tests.unit.cli.stand_in import StandIn
+from tests.support.answers import Answers
 
 UNKNOWN = "0" * 26
 BAD = ["", UNKNOWN, "../../é\x1b[31m", "-1"]
 DEAD = "http://127.0.0.1:1"
 PROBLEM = {"type": "urn:errand:problem:unauthenticated", "detail": "A key is needed."}
-ANSWERS: dict[str, Callable[[], Response]] = {
-    "wrong key": lambda: JSONResponse(PROBLEM, 401),
-    "broken": lambda: Response("boom", 500),
-    "a page": lambda: Response("<html>", media_type="text/html"),
-    "a list": lambda: JSONResponse([]),
-    "an empty object": lambda: JSONResponse({}),
+ANSWERS: dict[str, Callable[[Request], Response]] = {
+    "wrong key": lambda _: JSONResponse(PROBLEM, 401),
+    "broken": lambda _: Response("boom", 500),
+    "a page": lambda _: Response("<html>", media_type="text/html"),
+    "a list": lambda _: JSONResponse([]),
+    "an empty object": lambda _: JSONResponse({}),
 }
-
-
-class OtherServer(StandIn):
-    answer = staticmethod(ANSWERS["a page"])
-
-    async def _answer(self, request: Request) -> Response:
-        return self.answer()
 
 
 def leaves(group: click.Group, *path: str) -> Iterator[tuple[list[str], click.Command]]:
@@ -83,14 +76,10 @@ def test_bad_input_is_a_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_answer_of_another_kind_is_a_clear_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    server = OtherServer()
-    server.answer = ANSWERS[kind]
-    server.start()
-    try:
+    with Answers() as server:
+        server.respond = ANSWERS[kind]
         for arguments, command in leaves(errand):
             check([*arguments, *given(command, UNKNOWN)], server.url, tmp_path)
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("more", ['{"repositories": [1]}', '{"repositories": {"web": 5}}', "[]", "{"])

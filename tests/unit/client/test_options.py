@@ -3,14 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, get_type_hints
 
 import httpx2
 import pytest
 from errand import AsyncErrand, Ended, Errand, ErrandError, RateLimited, Unexpected, Unreachable, requests
 from errand.events import event_of
-from errand.models import JsonObject, Result
+from errand.models import JsonObject
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,39 +18,32 @@ from starlette.responses import JSONResponse, Response
 from api.routes.tasks import TaskQuery
 from domain.policy.rules import Rule
 from domain.task import Boundary, TaskConfig, TaskContext, TaskSpec
-from tests.unit.cli.stand_in import StandIn, complete
+from tests.support.answers import Answers
 
 
 class Report(BaseModel):
     title: str
 
 
-class Server(StandIn):
-    """Answers with what `respond` returns; `requests` has the requests."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.requests: list[Request] = []
-        self.respond: Callable[[Request], Response] = lambda _: JSONResponse({})
-
-    async def _answer(self, request: Request) -> Response:
-        self.requests.append(request)
-        return await asyncio.to_thread(self.respond, request)
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    made.start()
-    yield made
-    made.stop()
+def server() -> Iterator[Answers]:
+    with Answers() as made:
+        yield made
+
+
+USAGE: JsonObject = {"llm_calls": 1, "tool_invocations": 0, "input_tokens": 1, "output_tokens": 1, "cost_usd": 0.1}
 
 
 def result(status: str, output: Any) -> JSONResponse:
-    return JSONResponse(complete(Result, {"task_id": "t", "status": status, "output": output}))
+    empty: JsonObject = {"reason": None, "partial": False, "error": None, "artifacts": [], "effects": []}
+    log: JsonObject = {"effects_complete": True, "audit_log": [], "audit_log_complete": True}
+    based = {"agent": "a", "agent_version": 1, "models": [], "sources": []}
+    usage = {**USAGE, "duration_ms": 1, "tokens_consumed": 2}
+    known = {"task_id": "t", "status": status, "output": output, "based_on": based, "usage": usage}
+    return JSONResponse({**empty, **log, **known})
 
 
-def test_the_output_has_the_type_that_the_caller_gives(server: Server) -> None:
+def test_the_output_has_the_type_that_the_caller_gives(server: Answers) -> None:
     with Errand(server.url) as errand:
         server.respond = lambda _: result("completed", {"title": "Done"})
         report = errand.wait("t", output=Report).output
@@ -63,7 +56,7 @@ def test_the_output_has_the_type_that_the_caller_gives(server: Server) -> None:
             errand.wait("t", output=Report)
 
 
-def test_timeout_and_headers_of_one_request(server: Server) -> None:
+def test_timeout_and_headers_of_one_request(server: Answers) -> None:
     with Errand(server.url, "ek_key", headers={"X-Team": "ops"}) as errand:
         errand.with_options(headers={"X-Trace": "7"}).call("GET", "/a", dict)
         errand.call("GET", "/b", dict)
@@ -80,7 +73,7 @@ def test_timeout_and_headers_of_one_request(server: Server) -> None:
             errand.with_options(timeout=0.2, patience=0).call("GET", "/c", dict)
 
 
-def test_a_programs_own_http_client_is_used_and_stays_open(server: Server) -> None:
+def test_a_programs_own_http_client_is_used_and_stays_open(server: Answers) -> None:
     with httpx2.Client(headers={"X-Own": "1"}) as own:
         with Errand(server.url, http=own) as errand:
             errand.call("GET", "/a", dict)
@@ -89,14 +82,14 @@ def test_a_programs_own_http_client_is_used_and_stays_open(server: Server) -> No
             errand.call("GET", "/b", dict)
 
 
-def test_too_many_requests_name_the_time_to_wait(server: Server) -> None:
+def test_too_many_requests_name_the_time_to_wait(server: Answers) -> None:
     server.respond = lambda _: JSONResponse({"detail": "slowly"}, 429, headers={"Retry-After": "7"})
     with Errand(server.url, patience=1) as errand, pytest.raises(RateLimited, match="slowly") as refused:
         errand.submit("tester", "Hello")
     assert refused.value.retry_after == 7 and len(server.requests) == 1
 
 
-def test_only_a_post_with_a_key_is_repeated(server: Server) -> None:
+def test_only_a_post_with_a_key_is_repeated(server: Answers) -> None:
     server.respond = lambda _: JSONResponse({"detail": "restarting"}, 503)
     with Errand(server.url, patience=0.6) as errand:
         for key, requests_sent in ((None, 1), ("k", 2)):
@@ -106,7 +99,7 @@ def test_only_a_post_with_a_key_is_repeated(server: Server) -> None:
             assert len(server.requests) == requests_sent
 
 
-async def test_the_timeout_of_a_wait_holds_in_both_clients(server: Server) -> None:
+async def test_the_timeout_of_a_wait_holds_in_both_clients(server: Answers) -> None:
     def running(_: Request) -> Response:
         time.sleep(0.2)
         return JSONResponse({"type": "not-terminal"}, 409)
@@ -123,7 +116,7 @@ async def test_the_timeout_of_a_wait_holds_in_both_clients(server: Server) -> No
     await asyncio.to_thread(blocking)
 
 
-def test_an_answer_of_another_program_is_no_crash(server: Server) -> None:
+def test_an_answer_of_another_program_is_no_crash(server: Answers) -> None:
     with Errand(server.url) as errand:
         for answer in (JSONResponse([]), Response("<html>"), Response(b"[" * 100_000, media_type="application/json")):
             server.respond = lambda _, answer=answer: answer  # type: ignore[misc]
@@ -133,10 +126,8 @@ def test_an_answer_of_another_program_is_no_crash(server: Server) -> None:
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
 def test_every_end_of_a_task_is_one_event(end: str) -> None:
-    usage: JsonObject = {"llm_calls": 1, "tool_invocations": 0, "input_tokens": 1, "output_tokens": 1}
-    usage |= {"cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": 0.1}
     known = {"type": f"task_{end}", "seq": 9, "session_id": "s", "at": "2026-01-01T00:00:00Z"}
-    more = {"status": end, "reason": "r", "partial": False, "usage": usage, "error": None, "output": None}
+    more = {"status": end, "reason": "r", "partial": False, "usage": USAGE, "error": None, "output": None}
     event = event_of(json.loads(json.dumps(known | more)))
     assert isinstance(event, Ended) and event.ended and event.status == end
 

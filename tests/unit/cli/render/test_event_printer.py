@@ -1,18 +1,19 @@
 """The printer shows each event to people."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from string import Formatter
 from typing import Any
 
-import pytest
+import click
+from click.testing import CliRunner
 
-from cli.render.event_printer import EventPrinter
+from cli.render.event_printer import LINES, EventPrinter
 from domain import events as e
 from domain.events import EVENTS, BudgetLow, BudgetRaised, InputEscalated, InputReminder
+from domain.json_object import JsonObject
 from domain.pictures import FileBlock
 from domain.plan import PlanStep, StepState
 from domain.sessions.session import Reason, Scope, Status, Usage
-from tests.unit.cli.conftest import Cli
-from tests.unit.cli.stand_in import TASK, StandIn
 
 USAGE = Usage(llm_calls=3, tool_invocations=2, input_tokens=12_000, output_tokens=345, cost_usd=0.05)
 
@@ -24,15 +25,33 @@ def ended(status: Status = Status.COMPLETED, reason: Reason = Reason.GOAL_REACHE
     return e.ENDED[status].model_validate(values)
 
 
-def attached(server: StandIn, cli: Cli, *events: e.Event) -> str:
-    server.emit(*events)
-    return str(cli("attach", TASK).stdout)
+TASK, URL, BEGAN = "01jzzzzzzzzzzzzzzzzzzzzzzz", "http://server", datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-def test_printer_shows_a_whole_task(server: StandIn, cli: Cli) -> None:
-    text = attached(
-        server,
-        cli,
+def numbered(*events: e.Event) -> list[JsonObject]:
+    return [
+        {"type": one.type, "seq": seq, "session_id": TASK, "at": (BEGAN + timedelta(seconds=seq)).isoformat()}
+        | one.data()
+        for seq, one in enumerate(events, start=1)
+    ]
+
+
+def shown(*events: e.Event) -> str:
+    return printed(numbered(*events))
+
+
+def printed(events: list[JsonObject]) -> str:
+    @click.command()
+    def command() -> None:
+        printer = EventPrinter(TASK, lambda: URL)
+        for event in events:
+            printer.show(event)
+
+    return CliRunner().invoke(command, catch_exceptions=False).stdout
+
+
+def test_printer_shows_a_whole_task() -> None:
+    text = shown(
         e.TaskSubmitted(agent="assistant", agent_version=1, title="Look around"),
         e.TaskStarted(model="claude-x"),
         e.StepStarted(step=1, description="Look at the files"),
@@ -71,7 +90,7 @@ def test_printer_shows_a_whole_task(server: StandIn, cli: Cli) -> None:
         "thinking: Where to begin?\nI look around.\n",
         '  -> bash {"command": "ls\\n -l"}',
         "  failed bash: no such file",
-        f"     a.png, 30×20, 120 B, {server.url}/files/f2\n",
+        f"     a.png, 30×20, 120 B, {URL}/files/f2\n",
         "    [x] look\n    [>] read\n    [ ] write",
         "  replanning: the command failed",
         "  .. half way",
@@ -87,21 +106,23 @@ def test_printer_shows_a_whole_task(server: StandIn, cli: Cli) -> None:
     assert "\x1b" not in text
 
 
-def test_printer_has_a_method_for_every_event() -> None:
-    unknown = [event.type for event in EVENTS if not hasattr(EventPrinter, f"on_{event.type}")]
-    assert unknown == []
+def test_printer_knows_every_event_and_its_fields() -> None:
+    known = {*LINES, *EventPrinter.silent, *(name.removeprefix("on_") for name in dir(EventPrinter))}
+    assert {event.type for event in EVENTS} <= known
+    for event in EVENTS:
+        if event.type in LINES:
+            fields = {name for _, name, _, _ in Formatter().parse(LINES[event.type][0]) if name}
+            assert fields <= event.model_fields.keys() | {"session_id"}, event.type
 
 
-def test_printer_shows_requests_and_low_budgets(server: StandIn, cli: Cli) -> None:
+def test_printer_shows_requests_and_low_budgets() -> None:
     asked: dict[str, Any] = {
         "request_id": "r",
         "kind": "clarification",
         "question": "Which\nport?",
         "deadline": datetime(2026, 3, 2, tzinfo=UTC),
     }
-    text = attached(
-        server,
-        cli,
+    text = shown(
         InputReminder(**asked),
         InputEscalated(**asked, to="chief"),
         BudgetLow(scope=Scope.TREE, budget="tokens", limit=8_000_000, left=1_234_567),
@@ -111,15 +132,13 @@ def test_printer_shows_requests_and_low_budgets(server: StandIn, cli: Cli) -> No
     )
     assert "  ? still waiting: Which port?\n" in text
     assert "  ? nobody has answered, chief was notified: Which port?\n" in text
-    assert "  the tree's budget of tokens is low: 1,234,567 of 8,000,000 left\n" in text
-    assert "  its budget of ttl is low: 1.5 minutes of 10.0 minutes left\n" in text
-    assert "  its budget of steps was raised from 50 to 100 by ops\n" in text
+    assert "  budget of tokens (tree) is low: 1,234,567 of 8,000,000 left\n" in text
+    assert "  budget of ttl (session) is low: 1.5 minutes of 10.0 minutes left\n" in text
+    assert "  budget of steps (session) was raised from 50 to 100 by ops\n" in text
 
 
-def test_printer_marks_text_that_was_cut_off_and_is_written_again(server: StandIn, cli: Cli) -> None:
-    text = attached(
-        server,
-        cli,
+def test_printer_marks_text_that_was_cut_off_and_is_written_again() -> None:
+    text = shown(
         e.StepStarted(step=1, description="write"),
         e.MessageDelta(step=1, text="Once upon"),
         e.AttemptReset(step=1, attempt=2),
@@ -132,18 +151,15 @@ def test_printer_marks_text_that_was_cut_off_and_is_written_again(server: StandI
     assert after.count("Once again") == 1
 
 
-def test_printer_shows_a_message_whole_if_deltas_were_missed(server: StandIn, cli: Cli) -> None:
-    server.emit(e.MessageDelta(step=1, text="The first "), e.MessageDelta(step=1, text="word"))
-    server.emit(e.Message(step=1, text="The first word", interrupted=True), ended())
-    text = cli("attach", TASK, "--after", "1").stdout
+def test_printer_shows_a_message_whole_if_deltas_were_missed() -> None:
+    message = e.Message(step=1, text="The first word", interrupted=True)
+    text = shown(e.MessageDelta(step=1, text="word"), message, ended())
     assert "The first word\n" in text and "(interrupted here)" in text
 
 
-def test_control_codes_of_models_and_tools_never_reach_the_terminal(server: StandIn, cli: Cli) -> None:
+def test_control_codes_of_models_and_tools_never_reach_the_terminal() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\rsafe\u202e"
-    text = attached(
-        server,
-        cli,
+    text = shown(
         e.MessageDelta(step=1, text=evil),
         e.Message(step=1, text=evil),
         e.ToolCalled(tool=evil, args=evil),
@@ -154,26 +170,10 @@ def test_control_codes_of_models_and_tools_never_reach_the_terminal(server: Stan
     assert not set(text) & set("\x1b\x07\x9b\r\u202e")
 
 
-def test_printer_shows_events_of_another_version_by_their_type(server: StandIn, cli: Cli) -> None:
-    server.emit(e.Progress(message="a"), e.Progress(message="b"), ended())
-    server.events[0] |= {"type": "brand_new"}
-    del server.events[1]["message"]
-    done = cli("attach", TASK)
-    assert done.exit_code == 0
-    assert "  brand_new\n  progress\n" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("status", "reason", "code"),
-    [
-        (Status.COMPLETED, Reason.GOAL_REACHED, 0),
-        (Status.FAILED, Reason.STEP_LIMIT, 1),
-        (Status.CANCELLED, Reason.CALLER_CANCEL, 3),
-    ],
-)
-def test_attach_exits_with_the_outcome(server: StandIn, cli: Cli, status: Status, reason: Reason, code: int) -> None:
-    server.emit(ended(status, reason, partial=True, error="what went wrong"))
-    done = cli("run", "assistant", "hello")
-    assert done.exit_code == code
-    assert f"{status} ({reason}, partial result)" in done.stdout
-    assert "what went wrong" in done.stdout
+def test_printer_shows_events_of_another_version_by_their_type() -> None:
+    events = numbered(
+        e.Progress(message="a"), e.ModelSwitched(step=1, from_model="a", to_model="b", reason="c"), ended()
+    )
+    events[0] |= {"type": "brand_new"}
+    del events[2]["usage"]
+    assert printed(events) == "  brand_new\n  model switched: a -> b (c)\n  task_completed\n"
