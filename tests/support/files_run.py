@@ -133,12 +133,16 @@ def walk_line(before: list[str], after: list[str]) -> str:
     return f"walk: {len(before) + len(after)} files (aim {AIM[0]}), {len(before)} before Temporal (aim {AIM[1]})"
 
 
-async def main() -> None:
+async def walk(settings: Settings) -> FilesRun:
     """The files of a task with one tool call, the domain counted, background loops left out."""
-    settings = replace(Settings.from_env(), task_queue="files-run")
-    files = await files_of(settings, "[[script:count n=1]] list the files")
+    files = await files_of(replace(settings, task_queue="files-run"), "[[script:count n=1]] list the files")
     for part in (files.before_temporal, files.after):
         part[:] = [name for name in part if name not in BACKGROUND]
+    return files
+
+
+async def main() -> None:
+    files = await walk(Settings.from_env())
     sys.stdout.write(json.dumps({"before_temporal": files.before_temporal, "after": files.after}))
 
 
