@@ -47,20 +47,21 @@ class Verifier:
 
     def __init__(self, expected: str | None = None) -> None:
         self.entries = 0
+        self.found: Break | None = None
         self._expected = expected  # a head that was recorded elsewhere
         self._last: dict[str, ChainedEntry] = {}
         self._vouched: dict[tuple[str, int], str] = {}
 
-    def read(self, entries: Iterable[ChainedEntry]) -> Break | None:
+    def read(self, entries: Iterable[ChainedEntry]) -> None:
         for entry in entries:
             if (found := self._break(entry)) is not None:
-                return found
+                self.found = found
+                return
             self._last[entry.chain] = entry
             if (entry.chain, entry.hash) == (TENANT, self._expected):
                 self._expected = None
             self._vouched |= {(head.chain, head.seq): head.hash for head in seal_heads(entry)}
             self.entries += 1
-        return None
 
     def _break(self, entry: ChainedEntry) -> Break | None:
         before = self._last.get(entry.chain)
@@ -78,8 +79,11 @@ class Verifier:
             problem = "it is not the entry that was sealed: the chain was rewritten"
         return Break(chain=entry.chain, seq=seq, problem=problem) if problem else None
 
-    def end(self, heads: Iterable[Head]) -> Break | None:
+    def end(self, heads: Iterable[Head]) -> None:
         """Check what shows only at the end: chains that are shorter than recorded, or missing."""
+        self.found = self.found or self._end(heads)
+
+    def _end(self, heads: Iterable[Head]) -> Break | None:
         for head in heads:
             last = self._last.get(head.chain)
             if last is None or last.seq < head.seq:

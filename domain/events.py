@@ -5,7 +5,7 @@ from enum import StrEnum
 from operator import not_
 from typing import ClassVar
 
-from errand.models import Ending, Verdict
+from errand.models import Ending, Retry, Verdict
 from pydantic import BaseModel, Field
 
 from domain.frozen import Frozen
@@ -24,9 +24,6 @@ class Event(Frozen):
     type: ClassVar[str]
     terminal: ClassVar[bool] = False
     decisive: ClassVar[bool] = False  # listed in a result's short audit log
-
-    def data(self) -> JsonObject:
-        return self.model_dump(mode="json")
 
 
 class CallAttempt(Frozen):
@@ -228,13 +225,8 @@ class UsageUpdated(Event):
     estimated: bool = Field(default=False, exclude_if=lambda estimated: not estimated)
 
 
-class ModelRetry(Event):
+class ModelRetry(Event, Retry):
     type = "model_retry"
-    step: int
-    attempt: int
-    model: str
-    reason: str
-    next_at: datetime
 
 
 class ModelSwitched(Event):

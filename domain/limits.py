@@ -21,15 +21,11 @@ from domain.sessions.session import Limits, ModelReply, Reason, StopReason, Tool
 
 def find_reached_limit(limits: Limits, steps: int, usage: Usage) -> Reason | None:
     """The limit that forbids another step, if any, after `steps` steps."""
-    if steps >= limits.steps:
-        return Reason.STEP_LIMIT
-    if limits.tokens is not None and usage.tokens >= limits.tokens:
-        return Reason.TOKEN_BUDGET
-    if limits.cost_usd is not None and (usage.cost_usd is None or usage.cost_usd >= limits.cost_usd):
-        return Reason.COST_BUDGET
-    return None
+    spent = [share.kind for share in shares(limits, steps, usage) if share.left <= 0]
+    return next((reason for kind, reason in _REASONS.items() if kind in spent), None)
 
 
+_REASONS = {"steps": Reason.STEP_LIMIT, "tokens": Reason.TOKEN_BUDGET, "cost_usd": Reason.COST_BUDGET}
 _LABELS = {
     Reason.STEP_LIMIT: "its limit of steps",
     Reason.TURN_LIMIT: "its limit of turns",
@@ -250,13 +246,6 @@ class TreeBudget(BudgetLimits):
     def shares(self) -> "list[Share]":
         figures = [(kind, getattr(self, f"max_{kind}"), getattr(self, kind)) for kind in KINDS]
         return [Share(kind=kind, limit=limit, used=used) for kind, limit, used in figures if limit is not None]
-
-    def find_spent(self, now: datetime) -> str | None:
-        """The budget that is too small for a further session, if any. Tool calls do not count: a session can start
-        without."""
-        if self.deadline is not None and self.deadline <= now:
-            return "time"
-        return next((KINDS[one.kind] for one in self.shares() if one.kind != "tool_calls" and one.left <= 0), None)
 
 
 class Share(Frozen):

@@ -2,13 +2,11 @@
 unless it was removed."""
 
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import asyncpg
-from pydantic import ValidationError
 
 from domain.agents.definition import AgentDefinition
 from domain.audit import TENANT
@@ -21,6 +19,7 @@ SHIPPED = audit.EVERYBODY  # owner of the definitions that come as files
 _PRIVATE = "rerun/"
 MOST_KEPT = 128
 MOST_VERSIONS = 256
+_NAMED = ("tools", "handlers", "hooks")
 
 _REMOVED = (
     "EXISTS (SELECT FROM agent_removals r WHERE (r.tenant, r.name) = (owner, v.name) AND removed_at >= created_at)"
@@ -132,7 +131,7 @@ class TaskAgent:
 
     ref: AgentRef
     definition: AgentDefinition
-    tenant_has_variables: bool  # tenant-wide ones; read here to save most tasks a query
+    tenant_has_variables: bool  # tenant-wide ones; of a plain agent none are looked up then
 
 
 async def get_for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
@@ -195,34 +194,24 @@ async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
     return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parse(text)
 
 
-async def list_known_tools(pool: Pool) -> set[str]:
-    """The tools that workers reported, and those of the shipped definitions, which a worker has checked."""
+async def list_known_names(pool: Pool) -> dict[str, set[str]]:
+    """The tools, handlers and hooks that workers reported, and the tools and handlers of the shipped definitions, which
+    a worker has checked."""
     rows = await pool.fetch(
-        """SELECT unnest(tools) AS tool FROM workers
-           UNION SELECT jsonb_array_elements_text(definition::jsonb -> 'tools') FROM agent_versions WHERE owner = '*'"""
+        """WITH shipped AS (SELECT definition::jsonb AS one FROM agent_versions WHERE owner = '*')
+           SELECT 'tools' AS kind, unnest(tools) AS name FROM workers
+           UNION SELECT 'handlers', unnest(handlers) FROM workers
+           UNION SELECT 'hooks', unnest(hooks) FROM workers
+           UNION SELECT 'tools', jsonb_array_elements_text(one -> 'tools') FROM shipped
+           UNION SELECT 'handlers', one #>> '{side_a,handler}' FROM shipped
+           UNION SELECT 'handlers', one #>> '{side_b,handler}' FROM shipped"""
     )
-    return {row["tool"] for row in rows}
-
-
-async def list_known_hooks(pool: Pool) -> set[str]:
-    """The hooks that workers reported."""
-    rows = await pool.fetch("SELECT DISTINCT unnest(hooks) AS hook FROM workers")
-    return {row["hook"] for row in rows}
-
-
-async def list_known_handlers(pool: Pool) -> set[str]:
-    """The handlers that workers reported, and those of the shipped definitions, which a worker has checked."""
-    sql = """SELECT unnest(handlers) AS handler FROM workers
-             UNION SELECT definition::jsonb #>> ARRAY[side, 'handler'] FROM agent_versions,
-                          unnest(ARRAY['side_a', 'side_b']) AS side WHERE owner = '*'"""
-    rows = await pool.fetch(sql)
-    return {row["handler"] for row in rows if row["handler"]}
+    return {kind: {row["name"] for row in rows if row["kind"] == kind and row["name"]} for kind in _NAMED}
 
 
 # The graph of an agent: the agent itself and all agents that it can start or hand its thread to, as defined now.
 
 
-log = logging.getLogger("errand.store")
 MOST = 200  # agents: a graph could include all agents of a tenant
 
 
@@ -231,22 +220,10 @@ async def find_reachable(pool: "Pool | Connection", tenant: str, agent: AgentDef
     waiting = [agent]
     while waiting:
         for name in waiting.pop().references:
-            if name in found or len(found) >= MOST:
-                continue
-            if (known := await _readable(pool, tenant, name)) is not None:
-                found[name] = known
-                waiting.append(known)
+            if name not in found and len(found) < MOST and (known := await get_current(pool, tenant, name)):
+                found[name] = known[1]
+                waiting.append(known[1])
     return found
-
-
-async def _readable(pool: "Pool | Connection", tenant: str, name: str) -> AgentDefinition | None:
-    """None also if the definition can no longer be read: the agents that refer to it work without it."""
-    try:
-        known = await get_current(pool, tenant, name)
-    except ValidationError:
-        log.exception("the definition of agent %s cannot be read", name)
-        return None
-    return known[1] if known else None
 
 
 class Definitions:

@@ -13,12 +13,6 @@ BATCH = 2_000
 SEALED_AT_ONCE = 200  # heads in one entry
 
 
-class AuditVerdict(Verifier):
-    """The result of a completed verification."""
-
-    found: Break | None = None
-
-
 async def append(
     connection: "Connection | Pool",
     tenant: str,
@@ -55,7 +49,7 @@ async def find(
     return [AuditEntry(**row) for row in rows]
 
 
-async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditVerdict:
+async def verify(pool: Pool, tenant: str, expected: str | None = None) -> Verifier:
     """Verify all chains of a tenant, and the one that concerns everybody, in one snapshot."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         verdict = await _verify(connection, tenant, expected)
@@ -66,7 +60,7 @@ async def verify(pool: Pool, tenant: str, expected: str | None = None) -> AuditV
     return verdict
 
 
-async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
+async def verify_chain(pool: Pool, tenant: str, chain: str) -> Verifier:
     """Verify one chain of a tenant by its own links and its recorded head."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         verdict = await _verify(connection, tenant, chain=chain)
@@ -77,21 +71,21 @@ async def verify_chain(pool: Pool, tenant: str, chain: str) -> AuditVerdict:
 
 async def _verify(
     connection: Connection, tenant: str, expected: str | None = None, *, chain: str | None = None
-) -> AuditVerdict:
+) -> Verifier:
     """Verify all chains, or one."""
-    verdict, last = AuditVerdict(expected), (chain or "", 0)
+    verdict, last = Verifier(expected), (chain or "", 0)
     only, one = ("AND chain = ${}", (chain,)) if chain is not None else ("", ())
     while verdict.found is None:
         sql = f"""SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND (chain, seq) > ($2, $3) {only.format(5)}
                    ORDER BY chain, seq LIMIT $4"""
         rows = await connection.fetch(sql, tenant, *last, BATCH, *one)
-        verdict.found = verdict.read(ChainedEntry(**row) for row in rows)
+        verdict.read(ChainedEntry(**row) for row in rows)
         if len(rows) < BATCH:
             break
         last = (rows[-1]["chain"], rows[-1]["seq"])
     sql = f"SELECT chain, seq, hash FROM audit_heads WHERE tenant = $1 {only.format(2)}"
     heads: list[Any] = await connection.fetch(sql, tenant, *one)
-    verdict.found = verdict.found or verdict.end(Head(**row) for row in heads)
+    verdict.end(Head(**row) for row in heads)
     return verdict
 
 

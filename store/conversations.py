@@ -86,7 +86,7 @@ async def find(
     changed, last_id = after
     further = "(updated_at, id) < ($10::timestamptz, $2)" if by_activity else "id < $2 AND $10::timestamptz IS NULL"
     rows = await pool.fetch(
-        f"""SELECT {_COLUMNS}, pending_mail(c.tenant, c.id) AS pending_count,
+        f"""SELECT {_COLUMNS}, (SELECT count(*) FROM held_mail(c.tenant, c.id)) AS pending_count,
                    ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
                           ORDER BY 1) AS match_source
               FROM conversations c

@@ -87,7 +87,7 @@ async def by_day_and_agent(pool: Pool, tenant: str, days: int, agent: str | None
              FROM recent GROUP BY GROUPING SETS ((at, agent), (at), (failure), ())
             ORDER BY level DESC, at DESC, cost_usd DESC LIMIT 5000""",
         tenant,
-        new_id(int(since.timestamp() * 1_000))[:TIME_LENGTH],
+        _first_id_of(since),
         "hour" if hourly else "day",
         agent,
         MOST_COUNTED,
@@ -158,12 +158,12 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
                     (SELECT count(*) FROM input_requests WHERE tenant = $1 AND status = 'open'
                         AND kind <> 'external_event') AS open_requests
                FROM live, today"""
-    row = await pool.fetchrow(sql, tenant, _first_id_of_today())
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    row = await pool.fetchrow(sql, tenant, _first_id_of(midnight))
     assert row is not None
     return TenantFigures(**dict(row))
 
 
-def _first_id_of_today() -> str:
-    """The least id of today. Ids begin with their time, so that the primary key finds the sessions of a day."""
-    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return new_id(int(midnight.timestamp() * 1_000))[:TIME_LENGTH]
+def _first_id_of(moment: datetime) -> str:
+    """The least id since then. Ids begin with their time, so that the primary key finds the sessions of a day."""
+    return new_id(int(moment.timestamp() * 1_000))[:TIME_LENGTH]

@@ -35,18 +35,6 @@ class OpenedRow(BaseModel):
     status: RequestStatus
 
 
-class _Answered(BaseModel):
-    """The result of the SQL function answer_request; exactly one field is set."""
-
-    answered: bool = False
-    status: RequestStatus = RequestStatus.WITHDRAWN
-    unknown: bool = False
-
-    @property
-    def settled(self) -> RequestStatus | None:
-        return None if self.answered else self.status
-
-
 async def open_request(pool: "Pool | Connection", opening: RequestOpening) -> OpenedRow | None:
     """Open a request. None if the session has ended, or has opened as many requests of this kind as it may."""
     document = opening.model_dump(mode="json", exclude={"request"})
@@ -63,7 +51,8 @@ def _to_columns(request: NewRequest) -> JsonObject:
 
 async def answer(pool: "Pool | Connection", answer: RequestAnswer) -> RequestStatus | None:
     """Answer a request once. Returns the status of a request that was already settled."""
-    return _Answered.model_validate_json(await call(pool, "answer_request", answer)).settled
+    settled = await call(pool, "answer_request", answer)
+    return RequestStatus(settled) if settled else None
 
 
 async def answer_all(

@@ -41,7 +41,7 @@ async def by_ids(pool: Pool, tenant: str, message_ids: list[str]) -> list[Mailbo
 
 
 async def count_pending(pool: Pool, tenant: str, conversation_id: str) -> int:
-    count: int = await pool.fetchval("SELECT pending_mail($1, $2)", tenant, conversation_id)
+    count: int = await pool.fetchval("SELECT count(*) FROM held_mail($1, $2)", tenant, conversation_id)
     return count
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import asyncpg
 from errand.models import RegistryEntry
-from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
+from pydantic import BaseModel, Field, Json, ValidationError
 
 from domain.agents.definition import ExternalTool
 from domain.conversations.mailbox import Outcome
@@ -47,8 +47,6 @@ class LiveChild(BaseModel):
 
 class StepFacts(BaseModel):
     """The data that an attempt of a model call reads before it asks the model."""
-
-    model_config = ConfigDict(extra="ignore")
 
     reply: str | None = None  # set if this very call was committed before
     status: Status | None = None

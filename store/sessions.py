@@ -4,24 +4,32 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import asyncpg
-from pydantic import BaseModel, Field, Json
+from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import to_jsonable_python
 
 from domain.agents.definition import AgentDefinition
 from domain.channels import MAX_DEBOUNCE_MS
 from domain.conversations.subagents import Successor
 from domain.events import CancelRequested, EventRow, ModelRetry, TaskCancelled
-from domain.frozen import Frozen
 from domain.json_object import JsonObject
 from domain.messages import Node
 from domain.plan import Plan
 from domain.sessions.acceptance import AcceptanceRound
-from domain.sessions.new_session import PlacedSession, TaskTerms, Trigger
-from domain.sessions.session import AgentRef, Reason, RecordedStop, Scope, SessionRef, Status, StopRequest, Usage
+from domain.sessions.new_session import PlacedSession, Trigger
+from domain.sessions.session import (
+    AgentRef,
+    Finished,
+    Reason,
+    RecordedStop,
+    Scope,
+    SessionRef,
+    Status,
+    StopRequest,
+    Usage,
+)
 from domain.sessions.session_state import SessionInput
 from domain.sessions.writes import Acceptance, AcceptanceRecord, CheckBegin, CheckEnd, QueuedBegin, SessionEnding
 from domain.wire import RENEW_AFTER, SessionRefusal
@@ -196,7 +204,6 @@ async def find(
     agent: str | None = None,
     conversation_id: str | None = None,
     created_after: datetime | None = None,
-    created_before: datetime | None = None,
     top_level: bool = False,
     created_by: str | None = None,
     text: str | None = None,
@@ -213,18 +220,16 @@ async def find(
         f"""SELECT {_LISTED} FROM sessions
             WHERE tenant = $1 AND ($2::text[] IS NULL OR status = ANY($2)) AND ($3::text IS NULL OR agent = $3)
               AND ($4::text IS NULL OR conversation_id = $4) AND ($5::timestamptz IS NULL OR created_at >= $5)
-              AND ($6::timestamptz IS NULL OR created_at < $6) AND ($7::text IS NULL OR id < $7)
-              AND NOT ($9 AND (spawned_by IS NOT NULL OR rerun IS NOT NULL))
-              AND ($10::text IS NULL OR created_by = $10)
-              AND ($11::text IS NULL OR strpos(lower(title), lower($11)) > 0)
-              AND ($12::text IS NULL OR (starts_with(id, $12) AND id BETWEEN $12 AND $12 || repeat('z', 26)))
-            ORDER BY id DESC LIMIT $8""",
+              AND ($6::text IS NULL OR id < $6) AND NOT ($8 AND (spawned_by IS NOT NULL OR rerun IS NOT NULL))
+              AND ($9::text IS NULL OR created_by = $9)
+              AND ($10::text IS NULL OR strpos(lower(title), lower($10)) > 0)
+              AND ($11::text IS NULL OR (starts_with(id, $11) AND id BETWEEN $11 AND $11 || repeat('z', 26)))
+            ORDER BY id DESC LIMIT $7""",
         tenant,
         statuses,
         agent,
         conversation_id,
         created_after,
-        created_before,
         before_id,
         limit,
         top_level,
@@ -335,7 +340,7 @@ class EarlierResponse(BaseModel):
 class Accepted(BaseModel):
     """The session as it was written, or exactly one reason for a refusal."""
 
-    columns: JsonObject | None = Field(default=None, alias="session")
+    session: Annotated[SessionRow, BeforeValidator(from_columns)] | None = None
     replay: EarlierResponse | None = None  # the request was answered before, under the same idempotency key
     reused: bool = False  # the key came with another request before
     quota: int | None = None  # the number of live tasks
@@ -346,11 +351,6 @@ class Accepted(BaseModel):
     read_by: str | None = None  # the session that reads the message already
     cancelled: bool = False  # a tree above it was cancelled
     budget: str | None = None  # the kind of the tree's budget that is spent
-
-    @cached_property
-    def session(self) -> SessionRow | None:
-        """The row, which is parsed when it is used: for most tasks that is after the response."""
-        return from_columns(self.columns) if self.columns is not None else None
 
     @property
     def refused(self) -> SessionRefusal | None:
@@ -377,9 +377,10 @@ async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:
 
 
 async def accept_all(pool: Pool, acceptances: Sequence[Acceptance]) -> list[Accepted]:
-    """Accept several sessions in one transaction, each with its own result."""
-    documents = [acceptance_document(acceptance) for acceptance in acceptances]
-    return [Accepted.model_validate(answer) for answer in json.loads(await call(pool, "accept_sessions", documents))]
+    """Accept several sessions in one transaction, in this order, each with its own result."""
+    documents = to_json([acceptance_document(acceptance) for acceptance in acceptances])
+    rows = await pool.fetch("SELECT accept_session(one) AS answer FROM jsonb_array_elements($1::jsonb) one", documents)
+    return [Accepted.model_validate_json(row["answer"]) for row in rows]
 
 
 async def accept_and(
@@ -426,35 +427,15 @@ def acceptance_document(acceptance: Acceptance) -> JsonObject:
 # Write the one ending of a session, even if the session never began.
 
 
-class WrittenEnding(Frozen):
+class WrittenEnding(Finished):
     """A session as it ended, now or before."""
 
-    status: Status
-    reason: Reason
-    partial: bool
-    head: str | None
     output: str | None
     committed: bool
     mail: str | None  # the mailbox message with its outcome for the spawner
     given_back: list[str]  # outcomes that it received but did not commit
     held: bool  # its outcome must not wake its spawner
     has_workflow: bool  # the conversation's workflow has begun; if it begins later, it reads this end from the rows
-
-
-class EndingFacts(BaseModel):
-    """What the ending of a session depends on."""
-
-    task_terms: Json[TaskTerms] | None
-    head: str | None
-    version: int
-
-
-async def get_ending_facts(pool: Pool, ref: SessionRef) -> EndingFacts:
-    row = await pool.fetchrow(
-        "SELECT task_terms, head, version FROM sessions WHERE tenant = $1 AND id = $2", ref.tenant, ref.session_id
-    )
-    assert row is not None
-    return EndingFacts(**dict(row))
 
 
 async def finish_session(pool: "Pool | Connection", ending: SessionEnding) -> WrittenEnding | StopRequest | None:

@@ -42,7 +42,7 @@ from domain.json_schema import errors, run_check
 from domain.policy.rules import Action, Rule, path_parts, verdict
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits
-from store import agents, budgets, conversations, sessions, threads, variables, workspaces
+from store import agents, conversations, sessions, threads, variables, workspaces
 from store.agents import Definitions
 from store.database import Pool
 from store.sessions import SessionRow
@@ -153,9 +153,7 @@ class Planner:
             spawn = await self._read_listed(by, kind, arguments)
         child, instance = spawn.definition, spawn.instance
         sides, models = await self._choose_models(call, child)
-        if not spawn.inline:
-            await self._check_budget(call)
-        elif sides is not None and not sides.inline:
+        if spawn.inline and sides is not None and not sides.inline:
             raise ChildRefused(f"'{child.name}' has sides and needs a separate session: use task instead.")
         before = await sessions.get(self._pool, call.ref.tenant, instance.session_id) if instance else None
         values, graph = await self._find_values(by, spawn, before)
@@ -189,7 +187,6 @@ class Planner:
     async def _plan_attempt(self, by: Spawner, number: int) -> Planned:
         """The task itself once more. Its time ends before the task's, so that one of them can be chosen."""
         task, definition = by.session, by.agents[-1]
-        await self._check_budget(by.call)
         left = (task.deadline - datetime.now(UTC)).total_seconds() * 1_000
         limits = task.limits.model_copy(update={"ttl_ms": max(1_000, int(left * ATTEMPT_TIME))})
         tools = [name for name in line_tools(self._tools, by.agents, task.tools) if name not in NOT_IN_ATTEMPTS]
@@ -217,11 +214,6 @@ class Planner:
             if problem := await self._models.problem(first):
                 raise ChildRefused(f"The launch failed: {problem} Nothing was started.")
         return sides, models
-
-    async def _check_budget(self, call: DelegationCall) -> None:
-        tree = await budgets.get(self._pool, call.ref.tenant, call.ref.conversation_id)
-        if tree is not None and (lacking := tree.find_spent(datetime.now(UTC))):
-            raise ChildRefused(f"The budget of {lacking} shared with all subagents is spent; nothing was started.")
 
     # tools that name one of the agents that the caller's definition lists
 

@@ -90,7 +90,7 @@ class FinishSession:
     async def _write(self, finish: Finish) -> WrittenEnding | None:
         """Write the ending of what the session's row has; None if the row has more by now."""
         ref = finish.ref
-        facts = await sessions.get_ending_facts(self._pool, ref)
+        facts = await sessions.load(self._pool, ref)
         finish, nodes = await self._add_unseen(finish, facts.head)
         tail = await self._repair(finish, nodes)
         finish, output = await self._payload(finish, nodes)

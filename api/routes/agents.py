@@ -145,11 +145,7 @@ async def put_agent(
 ) -> AgentRecord:
     """Running tasks keep the version they started with. An unchanged definition creates no new version."""
     known = {ref.name: definition for ref, definition in await agents.list_current(call.pool, call.tenant)}
-    catalogue = Catalogue(
-        await agents.list_known_tools(call.pool),
-        handlers=await agents.list_known_handlers(call.pool),
-        hooks=await agents.list_known_hooks(call.pool),
-    )
+    catalogue = Catalogue(**await agents.list_known_names(call.pool))
     file = f"{name}.md"
     with _refuse_faults():
         definition = await run_check(load_agent, *sent, file, catalogue, known)

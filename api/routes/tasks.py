@@ -90,7 +90,6 @@ class TaskQuery(ListParameters):
     text: str | None = Field(default=None, min_length=1, max_length=200, description="part of the title")
     id_prefix: str | None = Field(default=None, pattern="^[0-9a-z]{1,26}$", description="how the id begins")
     created_after: AwareDatetime | None = Field(default=None, description="inclusive, with a time zone")
-    created_before: AwareDatetime | None = Field(default=None, description="exclusive, with a time zone")
 
 
 @router.get("/tasks", responses=problems(422), summary="List tasks, the newest first")
@@ -104,7 +103,6 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
             agent=query.agent,
             conversation_id=query.conversation_id,
             created_after=_moment(query.created_after, "created_after"),
-            created_before=_moment(query.created_before, "created_before"),
             top_level=query.top_level,
             created_by=call.caller.created_by if query.own else None,
             text=query.text,

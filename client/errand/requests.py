@@ -123,7 +123,6 @@ class TaskFilters(TypedDict, total=False):
     text: str | None
     id_prefix: str | None
     created_after: datetime | None
-    created_before: datetime | None
     limit: int
 
 

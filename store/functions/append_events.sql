@@ -7,21 +7,17 @@ DECLARE
     notable jsonb := '[]';
 BEGIN
     IF cardinality(rows) = 0 THEN RETURN; END IF;
-    IF NOT EXISTS (SELECT 1 FROM unnest(rows) e WHERE (e.tenant, e.session_id) <> (rows[1].tenant, rows[1].session_id)) THEN
-        notable := append_session_events(p_batch, p_again, rows);
-    ELSE
-        -- Lock all counters first, in sorted order, so that two batches never wait for each other.
-        PERFORM 1 FROM event_counters c
-          JOIN (SELECT DISTINCT e.tenant, s.scope
-                  FROM unnest(rows) e, LATERAL (VALUES ('s/' || e.session_id), ('c/' || e.conversation_id)) AS s(scope)) w
-            ON c.tenant = w.tenant AND c.scope = w.scope
-         ORDER BY c.tenant, c.scope FOR UPDATE OF c;
-        FOR part IN
-            SELECT array_agg(rows[n] ORDER BY n) FROM generate_subscripts(rows, 1) n
-             GROUP BY rows[n].tenant, rows[n].session_id ORDER BY min(n)
-        LOOP
-            notable := notable || append_session_events(p_batch, p_again, part);
-        END LOOP;
-    END IF;
+    -- Lock all counters first, in sorted order, so that two batches never wait for each other.
+    PERFORM 1 FROM event_counters c
+      JOIN (SELECT DISTINCT e.tenant, s.scope
+              FROM unnest(rows) e, LATERAL (VALUES ('s/' || e.session_id), ('c/' || e.conversation_id)) AS s(scope)) w
+        ON c.tenant = w.tenant AND c.scope = w.scope
+     ORDER BY c.tenant, c.scope FOR UPDATE OF c;
+    FOR part IN
+        SELECT array_agg(rows[n] ORDER BY n) FROM generate_subscripts(rows, 1) n
+         GROUP BY rows[n].tenant, rows[n].session_id ORDER BY min(n)
+    LOOP
+        notable := notable || append_session_events(p_batch, p_again, part);
+    END LOOP;
     IF notable <> '[]' THEN PERFORM give_notice(notable); END IF;
 END $$;

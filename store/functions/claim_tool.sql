@@ -8,15 +8,20 @@ DECLARE
     go    boolean := false;
     spent boolean := false;
     again boolean := false;   -- an earlier attempt may have begun it
+    b     budgets;
 BEGIN
     PERFORM check_run(n.tenant, n.session_id, n.run, true, false);
     INSERT INTO tool_calls (tenant, node, call_index, session_id, tool, effect, holder, attempt)
     VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt)
     ON CONFLICT DO NOTHING RETURNING * INTO c;
     IF FOUND THEN
-        -- A question to people has no effect and a separate limit.
-        go := n.asks OR take_tool_call(n.tenant, n.session_id);
-        spent := NOT go;
+        IF NOT n.asks THEN   -- a question to people has no effect and a separate limit
+            SELECT * INTO b FROM budgets WHERE tenant = n.tenant
+               AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = n.tenant AND id = n.session_id) FOR UPDATE;
+            spent := coalesce(b.tool_calls >= b.max_tool_calls, false);
+            IF NOT spent THEN PERFORM settle_budget(n.tenant, n.session_id, '', (0, 0, NULL, 1)); END IF;
+        END IF;
+        go := NOT spent;
         IF spent THEN
             UPDATE tool_calls SET state = 'failed', result = n.spent, ended_at = now()
              WHERE tenant = c.tenant AND node = c.node AND call_index = c.call_index RETURNING * INTO c;

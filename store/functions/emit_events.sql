@@ -5,7 +5,7 @@ BEGIN
         SELECT coalesce(jsonb_agg(
                    CASE WHEN e ->> 'type' = 'mailbox_updated'
                         THEN jsonb_set(e, '{data}', to_jsonb(
-                                 jsonb_build_object('pending_count', pending_mail(p_tenant, p_conversation))::text))
+                                 jsonb_build_object('pending_count', (SELECT count(*) FROM held_mail(p_tenant, p_conversation)))::text))
                         ELSE e END ORDER BY n), '[]')
           FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, n)));
 END $$;

@@ -246,7 +246,7 @@ async def test_other_spellings_of_json_are_fine(api: httpx2.AsyncClient, content
         ("GET", "/tasks?conversation_id=canary-4711", 422, "validation"),
         ("GET", "/tasks?created_after=2026-01-01T00:00:00", 422, "validation"),
         ("GET", "/tasks?created_after=0001-01-01T00:00:00%2B14:00", 422, "invalid-time"),
-        ("GET", "/tasks?created_before=yesterday", 422, "validation"),
+        ("GET", "/tasks?created_after=yesterday", 422, "validation"),
         ("GET", "/tasks?cursor=canary-4711", 400, "invalid-cursor"),
         ("GET", "/tasks?cursor=%ff", 400, "invalid-cursor"),
         ("GET", "/tasks?api_key=x", 400, "credential-in-url"),

@@ -67,7 +67,7 @@ async def test_a_subagent_that_the_tree_cannot_afford_is_never_started(bounded: 
     talk = await Talk.done(bounded, many, "thrifty", config=spec)
     launched, *refused = await talk.results()
     assert launched.startswith("task_id: ")
-    assert len(refused) == 2 and all("budget of sessions" in text for text in refused)
+    assert len(refused) == 2 and all("nothing was started" in text for text in refused)
     side_by_side = await Talk.done(bounded, chain([async_task(say(), "small")] * 3), "thrifty", config=spec)
     results = await side_by_side.results()
     assert sum(text.startswith("task_id: ") for text in results) == 1

@@ -100,17 +100,6 @@ async def test_a_dry_run_describes_and_does_nothing(recorded: Stack, tmp_path: P
     assert "This is a dry run" in opening
 
 
-async def test_the_stand_in_does_not_claim_what_a_dry_run_left_undone(recorded: Stack) -> None:
-    record = await recorded.run("Print the first 5 prime numbers", "assistant", config={"dry_run": True})
-    assert (await recorded.result(record["task_id"]))["output"].startswith("A dry run: I would have written primes.py")
-
-
-async def test_wrong_arguments_fail_in_a_dry_run_too(recorded: Stack) -> None:
-    record = await recorded.run(calls(("write_file", {"path": "a"})), config={"dry_run": True})
-    [entry] = await effects(recorded, record["task_id"])
-    assert entry["state"] == "failed"
-
-
 async def test_effect_of_a_changed_call_is_the_changed_one(recorded: Stack) -> None:
     ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
     task_id = await recorded.submit(calls(("bash", {"command": "echo asked"})), permissions=ask)

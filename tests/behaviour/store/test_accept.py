@@ -1,33 +1,25 @@
 """Sessions of one conversation that are accepted at the same time wait for each other, in order."""
 
-import asyncio
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from domain.conversations.subagents import Successor
 from domain.ids import new_id
 from domain.sessions.new_session import PlacedSession
-from domain.sessions.session import AgentRef, Reason, SessionRef, Status
+from domain.sessions.session import Reason, SessionRef
 from domain.sessions.writes import Acceptance, IdempotencyRecord, NewMessage, QueuedBegin, ThreadMessage
-from store import conversations, mailbox, resets, sessions, threads
+from store import conversations, mailbox, resets, sessions
 from store.database import Pool
 from store.sessions import Accepted, SessionRow
 from tests.behaviour.store.conftest import Accept, new_session
-from tests.behaviour.store.test_sessions import STOP, cancel, end, ending
+from tests.behaviour.store.test_sessions import STOP, end, ending
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
 
 
 async def queue(pool: Pool, session: PlacedSession) -> bool:
     accepted = await sessions.accept(pool, Acceptance(session=session, queue=True))
     return accepted.session is not None and not accepted.session.live
-
-
-async def test_many_sessions_are_queued_at_once(pool: Pool, accept: Accept) -> None:
-    root = await accept()
-    assert all(await asyncio.gather(*(queue(pool, new_session(root.conversation_id)) for _ in range(40))))
 
 
 @pytest.mark.proves("S0-B01")
@@ -85,26 +77,6 @@ async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_writt
         one.message_id: one.delivered_to for one in await mailbox.by_ids(pool, "default", [m for m in mail if m])
     }
     assert delivered == {mail[0]: first.session.id, mail[1]: second.session.id}
-
-
-async def test_nothing_begins_below_a_terminated_thread(pool: Pool, accept: Accept) -> None:
-    """This includes a subagent with its own thread whose start waited for values."""
-    root = await accept()
-    child = new_session(root.conversation_id)
-    child = child.model_copy(update={"thread_id": child.id})
-    below = Acceptance(session=child, parent_thread_id=root.session_id)
-    place = await threads.get(pool, "default", root.session_id)
-    assert place is not None
-    await threads.terminate(pool, "default", place, "test")
-    refused = await sessions.accept(pool, below)
-    assert refused.terminated and refused.session is None
-    assert await threads.get(pool, "default", child.id) is None
-
-
-async def test_marking_an_outcome_writes_no_index(pool: Pool) -> None:
-    """A fire marks up to thousands of outcomes; each index on a column that it writes would be written as often."""
-    found = await pool.fetch("SELECT indexdef FROM pg_indexes WHERE tablename = 'mailbox'")
-    assert found and not [row for row in found if re.search("delivered_to|given_back_by", row["indexdef"])]
 
 
 async def answered(pool: Pool, ref: SessionRef, head: str) -> None:
@@ -217,26 +189,6 @@ async def test_time_of_a_queued_session_begins_when_it_leaves_the_queue(pool: Po
     assert timedelta(seconds=50) < row.deadline - datetime.now(UTC) <= timedelta(seconds=61)
 
 
-async def test_queued_session_is_that_of_the_agent_that_took_over(pool: Pool, accept: Accept) -> None:
-    """Unless it was sent to another agent than the one that handed over, or has ended while it waited."""
-    successor = Successor(agent=AgentRef(owner="x", name="billing", version=7), models=["b"], tools=["bash"])
-    for agent, taken in (("tester", True), ("other", False)):
-        root = await accept()
-        session, stopped = in_thread(root, agent=agent), in_thread(root)
-        for one in (session, stopped):
-            await sessions.accept(pool, Acceptance(session=one, queue=True))
-        handed = "UPDATE sessions SET handed_to = $2 WHERE id = $1"
-        await pool.execute(handed, root.session_id, successor.model_dump_json())
-        await answered(pool, root, "head")
-        silent = ending(stopped.ref, Reason.CALLER_CANCEL).model_copy(update={"output": None})
-        await sessions.finish_session(pool, silent)
-        assert isinstance(row := await begun(pool, stopped.ref), SessionRow)
-        assert (row.live, row.status) == (False, Status.CANCELLED)
-        assert isinstance(row := await begun(pool, session.ref), SessionRow)
-        found = (row.agent_owner, row.agent, row.agent_version, row.models, row.tools)
-        assert found == (("x", "billing", 7, ["b"], ["bash"]) if taken else ("*", agent, 1, ["offline"], None))
-
-
 async def test_outcomes_are_delivered_with_the_messages_that_bring_them(pool: Pool, accept: Accept) -> None:
     for queued in (True, False):
         root = await accept()
@@ -258,57 +210,17 @@ async def test_outcomes_are_delivered_with_the_messages_that_bring_them(pool: Po
         assert found == {mail[0]: first.id, mail[1]: session.id, mail[2]: None}, queued
 
 
-async def test_submission_is_repeated_under_its_key_and_refused_under_another_body(pool: Pool) -> None:
-    key = new_id()
-
-    def record(digest: str) -> IdempotencyRecord:
-        return IdempotencyRecord(key=key, digest=digest, status=202, response='{"task": 1}')
-
-    first = await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
+async def test_refused_submission_leaves_no_record_and_one_whose_answer_was_lost_is_returned(pool: Pool) -> None:
+    refused, sent = (
+        IdempotencyRecord(key="key", digest=digest, status=202, response='{"task": 1}') for digest in ("a", "b")
+    )
+    assert (await sessions.accept(pool, Acceptance(session=new_session(new_id()), idempotency=refused))).unknown
+    first = await sessions.accept(pool, Acceptance(session=new_session(), idempotency=sent))
     assert first.session is not None
-    again = await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("a")))
-    assert again.session is None and again.replay is not None
-    assert (again.replay.status, again.replay.response) == (202, '{"task": 1}')
-    assert (await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).reused
-    elsewhere = Acceptance(session=new_session(tenant=new_id()), idempotency=record("b"))
-    assert (await sessions.accept(pool, elsewhere)).session is not None
-    # a refused request leaves no record, so that it can be sent again
-    key, lost = new_id(), new_session(new_id())
-    assert (await sessions.accept(pool, Acceptance(session=lost, idempotency=record("a")))).unknown
-    assert (await sessions.accept(pool, Acceptance(session=new_session(), idempotency=record("b")))).session
-    # a session whose result was lost is returned, with or without a key
+    elsewhere = Acceptance(session=new_session(tenant=new_id()), idempotency=refused)
+    assert (await sessions.accept(pool, elsewhere)).session is not None  # a key is the tenant's
     same = await sessions.accept(pool, Acceptance(session=new_session().model_copy(update={"id": first.session.id})))
     assert same.session is not None and same.session.created_at == first.session.created_at
-
-
-async def test_quota_counts_the_unfinished_tasks_of_one_caller(pool: Pool) -> None:
-    caller = new_id()
-    mine = [new_session().model_copy(update={"created_by": caller}) for _ in range(6)]
-    await sessions.accept(pool, Acceptance(session=new_session().model_copy(update={"created_by": new_id()})))
-    for session, status in zip(mine[:3], ("submitted", "working", "input_required"), strict=True):
-        assert (await sessions.accept(pool, Acceptance(session=session, live_quota=3))).session is not None
-        await pool.execute("UPDATE sessions SET status = $2 WHERE id = $1", session.id, status)
-    refused = await sessions.accept(pool, Acceptance(session=mine[3], live_quota=3))
-    assert (refused.session, refused.quota) == (None, 3)
-    assert (await sessions.accept(pool, Acceptance(session=mine[4]))).session is not None  # no quota
-    await cancel(pool, mine[4].ref)
-    await end(pool, mine[4].ref, Reason.CALLER_CANCEL)
-    await end(pool, mine[0].ref, Reason.GOAL_REACHED)
-    both = [sessions.accept(pool, Acceptance(session=one, live_quota=3)) for one in (mine[3], mine[5])]
-    assert sorted(one.session is None for one in await asyncio.gather(*both)) == [False, True]
-
-
-async def test_busy_thread_and_ended_spawner_refuse_a_session(pool: Pool, accept: Accept) -> None:
-    root = await accept()
-    refused = await sessions.accept(pool, Acceptance(session=in_thread(root)))
-    assert (refused.session, refused.busy) == (None, root.session_id)
-    in_order = await sessions.accept(pool, Acceptance(session=in_thread(root), in_order=True, queue=True))
-    assert in_order.session is not None  # it waits itself
-    child = child_of(root)
-    await end(pool, root, Reason.GOAL_REACHED)
-    assert (await sessions.accept(pool, child)).cancelled
-    deferred = child.model_copy(update={"deferred": True})
-    assert (await sessions.accept(pool, deferred)).session is not None
 
 
 async def test_thread_gets_new_tags_and_keeps_its_user(pool: Pool, accept: Accept) -> None:

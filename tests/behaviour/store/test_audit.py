@@ -1,5 +1,8 @@
 """The audit log against somebody with access to the database: changes are refused, or else noticed and named."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import asyncpg
 import pytest
 
@@ -7,6 +10,16 @@ from domain.ids import new_id
 from store import audit
 from store.database import Pool
 from tests.behaviour.store.conftest import Accept
+
+
+@asynccontextmanager
+async def unguarded(pool: Pool) -> AsyncIterator[None]:
+    """The audit log without the triggers that refuse changes."""
+    await pool.execute("ALTER TABLE audit DISABLE TRIGGER USER")
+    try:
+        yield
+    finally:
+        await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
 
 
 async def test_the_database_refuses_to_change_the_log(pool: Pool, accept: Accept) -> None:
@@ -52,11 +65,8 @@ async def test_changed_and_removed_entries_are_named(
     whole = await audit.verify(pool, tenant)
     assert (whole.found, whole.chains, whole.entries) == (None, 3, 7)
     chain = sessions[0].conversation_id
-    await pool.execute("ALTER TABLE audit DISABLE TRIGGER USER")
-    try:
+    async with unguarded(pool):
         await pool.execute(statement, chain)
-    finally:
-        await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
     found = (await audit.verify(pool, tenant)).found
     assert found is not None and (found.chain, found.seq) == (chain, seq) and found.problem.startswith(said)
     # a reader of this chain alone sees the same, except that the chain was cut together with the record of its end
@@ -87,13 +97,10 @@ async def test_shared_entries_are_verified_for_every_tenant(pool: Pool, accept: 
     await audit.append(pool, audit.EVERYBODY, "", "operator", "define_agent", subject="shipped 1")
     assert (await audit.verify(pool, tenant)).found is None
     last = "tenant = '*' AND seq = (SELECT max(seq) FROM audit WHERE tenant = '*')"
-    await pool.execute("ALTER TABLE audit DISABLE TRIGGER USER")
-    try:
+    async with unguarded(pool):
         await pool.execute(f"UPDATE audit SET subject = 'shipped 2' WHERE {last}")
         found = (await audit.verify(pool, tenant)).found
         await pool.execute(f"UPDATE audit SET subject = 'shipped 1' WHERE {last}")
-    finally:
-        await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
     assert found is not None and (found.chain, found.problem) == (audit.EVERYBODY, "it was changed")
 
 
@@ -103,11 +110,8 @@ async def test_a_deleted_log_beside_sessions_is_a_break(pool: Pool, accept: Acce
     tenant = new_id()
     chain = (await accept(tenant)).conversation_id
     assert (await audit.verify(pool, tenant)).found is None
-    await pool.execute("ALTER TABLE audit DISABLE TRIGGER USER")
-    try:
+    async with unguarded(pool):
         await pool.execute(f"DELETE FROM audit WHERE tenant = $1 AND {where}", tenant)
         await pool.execute(f"DELETE FROM audit_heads WHERE tenant = $1 AND {where}", tenant)
-    finally:
-        await pool.execute("ALTER TABLE audit ENABLE TRIGGER USER")
     found = (await audit.verify(pool, tenant)).found
     assert found is not None and (found.chain, found.seq) == (chain, 1) and "no log" in found.problem

@@ -65,12 +65,6 @@ async def test_end_of_a_session_releases_its_reservations(pool: Pool, accept: Ac
     assert await held(pool, ref) == (0, 0)
 
 
-async def test_tree_without_a_budget_keeps_no_reservations(pool: Pool, accept: Accept) -> None:
-    ref = await accept()
-    assert (await budgets.reserve(pool, ref, "main", ESTIMATE)).output_tokens == ESTIMATE.output_tokens
-    assert await held(pool, ref) == (0, 0) and await budgets.get(pool, ref.tenant, ref.conversation_id) is None
-
-
 async def tree_of(pool: Pool, ref: SessionRef) -> TreeBudget:
     tree = await budgets.get(pool, ref.tenant, ref.conversation_id)
     assert tree is not None
@@ -141,41 +135,6 @@ async def test_budget_that_is_set_later_counts_what_was_used_before_and_replaces
         await sessions.finish_session(pool, ending(third.ref, Reason.GOAL_REACHED))
         tree = await tree_of(pool, first.ref)
         assert tree.model_dump(include=set(every)) == {**dict.fromkeys(every), **expected}
-
-
-@pytest.mark.parametrize("name", [name for name in LIMITS if name != "deadline"])
-async def test_little_left_of_a_limit_is_reported_once(pool: Pool, name: str) -> None:
-    kind = name.removeprefix("max_")
-    session = new_session()
-    limit: dict[str, Any] = {name: 10}
-    budget = NewBudget(**limit, low_percent=20)
-    await sessions.accept(pool, Acceptance(session=session, budget=budget))
-    if kind == "sessions":
-        await pool.execute("UPDATE budgets SET sessions = 7 WHERE conversation_id = $1", session.id)
-
-    async def use(number: int, amount: int) -> list[Any]:
-        if kind == "sessions":
-            await pool.execute(
-                "UPDATE budgets SET sessions = sessions + $2 WHERE conversation_id = $1", session.id, amount
-            )
-        given: dict[str, Any] = {} if kind == "sessions" else {kind: amount}
-        await messages.commit_step(
-            pool, step(session.ref, f"{session.id}/{number}", number + 1, "done", used=BudgetUse(**given))
-        )
-        rows = await pool.fetch(
-            "SELECT data FROM events WHERE session_id = $1 AND type = 'budget_low' ORDER BY seq", session.id
-        )
-        return [json.loads(row["data"]) for row in rows]
-
-    assert await use(1, 0 if kind == "sessions" else 7) == []
-    low = {"scope": "tree", "budget": kind, "limit": 10, "left": 2}
-    assert await use(2, 1) == [low] and await use(3, 1) == [low]
-    # a new budget reports again, by its own percentage
-    again = NewBudget(**{**limit, name: 18}, low_percent=50)
-    await sessions.finish_session(pool, ending(session.ref, Reason.GOAL_REACHED))
-    session = new_session(session.id)
-    await sessions.accept(pool, Acceptance(session=session, budget=again))
-    assert [one["left"] for one in await use(1, 0)] == [8 if kind == "sessions" else 9]
 
 
 async def test_commit_releases_only_the_reservation_of_its_own_line(pool: Pool, accept: Accept) -> None:

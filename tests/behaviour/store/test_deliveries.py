@@ -89,21 +89,6 @@ async def test_pending_deliveries_end_with_their_subscription(pool: Pool, accept
     assert [one.status for one in await found(pool, other)] == [DeliveryStatus.PENDING]
 
 
-async def test_pending_delivery_keeps_no_content_longer_than_its_task(pool: Pool, accept: Accept) -> None:
-    mine = await subscribed(pool)
-    ref = await accept()
-    await events.append(pool, "", [EventRow.of(ref, DONE)])
-    await pool.execute(
-        "UPDATE sessions SET status = 'completed', live = false, keep_until = now() - interval '1 s' WHERE id = $1",
-        ref.session_id,
-    )
-    assert await pool.fetchval("SELECT remove_content('default', $1)", ref.conversation_id)
-    [one] = await found(pool, mine)
-    assert one.status == DeliveryStatus.FAILED and "content was removed" in (one.last_error or "")
-    assert await pool.fetchval("SELECT body FROM deliveries WHERE id = $1", one.id) == ""
-    assert await notifications.deliver_again(pool, "default", one.id) is None
-
-
 async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
@@ -139,83 +124,6 @@ async def noticed(pool: Pool, accept: Accept, count: int = 1) -> tuple[str, list
     return mine, list(reversed(await found(pool, mine)))
 
 
-async def share_lane(pool: Pool, sent: list[Delivery]) -> str:
-    """Make them replies to one address, which share a lane."""
-    join = "UPDATE deliveries SET conversation_id = $2 WHERE id = ANY($1)"
-    await pool.execute(join, [one.id for one in sent], new_id())
-    lane: str = await pool.fetchval("SELECT lane FROM deliveries WHERE id = $1", sent[0].id)
-    return lane
-
-
-async def test_lane_sends_in_the_order_of_its_events(pool: Pool, accept: Accept) -> None:
-    _, sent = await noticed(pool, accept, 3)
-    lane = await share_lane(pool, sent)
-    for one in sent:
-        job = await notifications.load_first(pool, "default", lane, KEYS)
-        assert job is not None and job.id == one.id
-        await tried(pool, one, "run/1", "delivered")
-    assert await notifications.load_first(pool, "default", lane, KEYS) is None
-
-
-@pytest.mark.parametrize(("rotated", "valid"), [("1 hour", 2), ("-1 hour", 1)])
-async def test_old_secret_signs_until_its_time_is_over(pool: Pool, accept: Accept, rotated: str, valid: int) -> None:
-    mine, [one] = await noticed(pool, accept)
-    await pool.execute(
-        "UPDATE subscriptions SET old_secret = secret, old_until = now() + $2::text::interval WHERE id = $1",
-        mine,
-        rotated,
-    )
-    job = await notifications.load_first(pool, "default", one.id, KEYS)
-    assert job is not None and len(job.signing) == valid
-
-
-@pytest.mark.parametrize(
-    ("begun", "next_at", "dispatched", "overdue"),
-    [
-        ("-10 minutes", None, True, True),
-        ("-10 minutes", None, False, False),  # the dispatcher starts it
-        ("-10 minutes", "-10 minutes", True, True),
-        ("-10 minutes", "10 minutes", True, False),  # its next attempt is planned
-        ("-10 minutes", "-1 second", True, False),
-        ("-1 second", None, True, False),
-    ],
-)
-async def test_overdue_delivery_is_found_once_for_its_lane(
-    pool: Pool, accept: Accept, begun: str, next_at: str | None, dispatched: bool, overdue: bool
-) -> None:
-    _, sent = await noticed(pool, accept, 2)
-    await share_lane(pool, sent)
-    ids = [one.id for one in sent]
-    await pool.execute(
-        """UPDATE deliveries SET dispatched = $2, begun_at = now() + $3::text::interval,
-                                 next_at = now() + $4::text::interval WHERE id = ANY($1)""",
-        ids,
-        dispatched,
-        begun,
-        next_at,
-    )
-    stranded = [one.id for one in await notifications.find_stranded(pool, 60) if one.id in ids]
-    assert stranded == (ids[:1] if overdue else [])
-
-
-@pytest.mark.parametrize("change", ["active", "disabled", "removed", "emptied"])
-async def test_only_what_has_content_and_an_active_receiver_is_sent_again(
-    pool: Pool, accept: Accept, change: str
-) -> None:
-    mine, [one] = await noticed(pool, accept)
-    await tried(pool, one, "run/1", "delivered")
-    statements = {
-        "disabled": "UPDATE subscriptions SET status = 'disabled' WHERE id = $1",
-        "removed": "DELETE FROM subscriptions WHERE id = $1",
-        "emptied": "UPDATE deliveries SET body = '' WHERE subscription_id = $1",
-    }
-    if change in statements:
-        await pool.execute(statements[change], mine)
-    resent = await notifications.deliver_again(pool, "default", one.id)
-    assert (resent is not None) is (change == "active")
-    assert (await found(pool, mine))[0].status == ("pending" if change == "active" else "delivered")
-
-
 @pytest.mark.parametrize(("status", "days", "left"), [("pending", 40, 1), ("failed", 40, 0), ("failed", 20, 1)])
 async def test_only_deliveries_that_ended_long_ago_are_forgotten(
     pool: Pool, accept: Accept, status: str, days: int, left: int
@@ -225,54 +133,3 @@ async def test_only_deliveries_that_ended_long_ago_are_forgotten(
     await pool.execute(aged, one.id, status, days)
     await notifications.forget_old_deliveries(pool, 30)
     assert len(await found(pool, mine)) == left
-
-
-@pytest.mark.parametrize(
-    ("status", "gone", "expected"),
-    [
-        ("pending", False, "active"),
-        ("pending", True, "disabled"),  # its address says that it does not exist any more
-        ("failed", False, "disabled"),
-        ("delivered", False, "active"),
-    ],
-)
-async def test_subscription_is_switched_off_by_what_its_receiver_says(
-    pool: Pool, accept: Accept, status: str, gone: bool, expected: str
-) -> None:
-    mine, [first, second] = await noticed(pool, accept, 2)
-    await tried(pool, first, "run/1", status, gone=gone)
-    row = await pool.fetchrow("SELECT status, failing_since, last_error FROM subscriptions WHERE id = $1", mine)
-    assert row is not None and row["status"] == expected
-    assert (row["failing_since"] is None) is (status == "delivered")
-    await tried(pool, second, "run/1", "delivered")
-    row = await pool.fetchrow("SELECT failing_since, last_error FROM subscriptions WHERE id = $1", mine)
-    assert row is not None and tuple(row) == (None, None)  # what gets through ends the failing
-
-
-async def test_subscription_is_failing_since_its_first_failure_in_a_row(pool: Pool, accept: Accept) -> None:
-    mine, [one, other] = await noticed(pool, accept, 2)
-    state = "SELECT failing_since, last_error FROM subscriptions WHERE id = $1"
-    await tried(pool, one, "run/1", "pending")
-    first = await pool.fetchrow(state, mine)
-    await tried(pool, one, "run/2", "pending")
-    await tried(pool, other, "run/1", "pending")
-    assert first is not None and first["failing_since"] is not None
-    assert await pool.fetchrow(state, mine) == first
-    await tried(pool, one, "run/3", "delivered")
-    await tried(pool, other, "run/2", "pending")
-    assert await pool.fetchval(f"SELECT failing_since > $2 FROM ({state}) s", mine, first["failing_since"])
-
-
-@pytest.mark.parametrize(
-    ("status", "reply", "notices_given"), [("failed", True, 1), ("failed", False, 0), ("pending", True, 0)]
-)
-async def test_reply_that_failed_for_good_is_announced(
-    pool: Pool, accept: Accept, status: str, reply: bool, notices_given: int
-) -> None:
-    _, [one] = await noticed(pool, accept)
-    conversation = new_id()
-    if reply:
-        await pool.execute("UPDATE deliveries SET conversation_id = $2 WHERE id = $1", one.id, conversation)
-    await tried(pool, one, "run/1", status)
-    counted = "SELECT count(*) FROM notices WHERE type = 'reply_failed' AND data LIKE '%' || $1 || '%'"
-    assert await pool.fetchval(counted, one.id) == notices_given

@@ -42,24 +42,6 @@ async def test_a_batch_sent_again_is_written_once(pool: Pool, accept: Accept) ->
     assert await numbers(pool, ref) == [1, 2, 3, 4]  # after the task_submitted
 
 
-async def test_every_session_of_a_batch_is_woken(pool: Pool, accept: Accept) -> None:
-    refs = [await accept() for _ in range(3)]
-    woken: set[str] = set()
-
-    def receive(_connection: object, _pid: int, _channel: str, payload: object) -> None:
-        woken.add(str(payload).split("/")[2])
-
-    async with pool.acquire() as connection:
-        await connection.add_listener(events.CHANNEL, receive)
-        await events.append(pool, new_id(), [EventRow.of(ref, Progress(message="news")) for ref in refs])
-        for _ in range(100):
-            if len(woken) == 3:
-                break
-            await asyncio.sleep(0.02)
-        await connection.remove_listener(events.CHANNEL, receive)
-    assert woken == {ref.session_id for ref in refs}
-
-
 @pytest.mark.exactly_once
 async def test_terminal_event_is_the_last(pool: Pool, accept: Accept) -> None:
     ref, other = await accept(), await accept()

@@ -1,7 +1,6 @@
 """Transactions on the same rows lock them in one order: none of them ends in a deadlock."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -9,18 +8,14 @@ from typing import Any
 
 import pytest
 
-from domain.events import EventRow, InputExpired, InputReceived, MessageReceived, ModelRetry, ToolCalled, ToolReturned
+from domain.events import EventRow, MessageReceived, ModelRetry, ToolCalled, ToolReturned
 from domain.ids import new_id
 from domain.notifications import AttemptRecord, DeliveryStatus
-from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
+from domain.sessions.input_request import RequestStatus
 from domain.sessions.session import CallState, Effect, EffectKind, Reason, SessionRef, Status
 from domain.sessions.writes import (
     Acceptance,
     NewBudget,
-    NewRequest,
-    RequestAnswer,
-    RequestOpening,
-    RequestSettlement,
     RetryNote,
 )
 from store import events, input_requests, mailbox, messages, notifications, resets, sessions, tool_calls
@@ -30,6 +25,7 @@ from store.sessions import Accepted
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_deliveries import DONE, found, subscribed
 from tests.behaviour.store.test_messages import begin, step
+from tests.behaviour.store.test_requests import answer, ask, given, settle
 from tests.behaviour.store.test_sessions import cancel, end, ending
 from tests.behaviour.store.test_tool_calls import claim, outcome
 from tests.behaviour.store.test_trees import accepted, child_of, ref_of
@@ -69,24 +65,9 @@ async def held(pool: Pool, table: str, where: str) -> AsyncIterator[Held]:
 
 
 async def opened(pool: Pool, ref: SessionRef) -> str:
-    request = NewRequest(
-        id=new_id(),
-        session_id=ref.session_id,
-        conversation_id=ref.conversation_id,
-        kind=RequestKind.CLARIFICATION,
-        question="?",
-        deadline=datetime(2100, 1, 1, tzinfo=UTC),
-        on_expiry=OnExpiry.DENY,
-    )
-    assert await input_requests.open_request(pool, RequestOpening(tenant=ref.tenant, request=request))
-    return request.id
-
-
-def answer(ref: SessionRef, request_id: str) -> RequestAnswer:
-    received = EventRow.of(ref, InputReceived(request_id=request_id, kind=RequestKind.CLARIFICATION, by="x"))
-    return RequestAnswer(
-        tenant=ref.tenant, id=request_id, session_id=ref.session_id, answer=json.dumps("yes"), by="x", events=[received]
-    )
+    request_id = new_id()
+    assert await ask(pool, ref, request_id)
+    return request_id
 
 
 async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
@@ -104,10 +85,8 @@ async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept
 async def test_request_expiring_in_a_cancelled_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     request_id = await opened(pool, ref)
-    expired = [EventRow.of(ref, InputExpired(request_id=request_id, kind=RequestKind.CLARIFICATION))]
-    settle = RequestSettlement(tenant=ref.tenant, id=request_id, expired=expired)
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
-        await others.begin(input_requests.settle(pool, settle))
+        await others.begin(settle(pool, ref, request_id))
         await others.begin(cancel(pool, ref))
     settled, cancelled = [task.result() for task in others.begun]
     assert settled.status is RequestStatus.EXPIRED and cancelled
@@ -117,8 +96,8 @@ async def test_answers_given_together_and_one_by_one_do_not_deadlock(pool: Pool,
     ref = await accept()
     one, two = await opened(pool, ref), await opened(pool, ref)
     async with held(pool, "audit_heads", f"chain = '{ref.conversation_id}'") as others:
-        await others.begin(input_requests.answer_all(pool, ref.tenant, [answer(ref, one), answer(ref, two)], []))
-        await others.begin(input_requests.answer(pool, answer(ref, two)))
+        await others.begin(input_requests.answer_all(pool, ref.tenant, [given(ref, one), given(ref, two)], []))
+        await others.begin(answer(pool, ref, two))
     assert [task.result() for task in others.begun] == [None, RequestStatus.ANSWERED]
 
 
@@ -179,7 +158,7 @@ async def test_subscription_removed_during_its_delivery_does_not_deadlock(pool: 
 
 async def test_lost_context_beside_an_event_of_interest_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref = await accept()
-    received = answer(ref, "x").events
+    received = given(ref, "x").events
     await events.append(pool, new_id(), received)  # so that the tenant has a counter
     async with held(pool, "event_counters", f"tenant = '{ref.tenant}' AND scope = 't/'") as others:
         await others.begin(resets.begin_anew(pool, ref, "lost"))

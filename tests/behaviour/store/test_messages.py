@@ -60,15 +60,3 @@ async def test_the_projection_only_moves_forward(pool: Pool, accept: Accept) -> 
     await messages.commit_step(pool, step(ref, "one", 2, "older"))
     row = await sessions.get(pool, "default", ref.session_id)
     assert row is not None and (row.version, row.progress) == (4, "newer")
-
-
-async def test_a_path_is_read_from_its_head(pool: Pool, accept: Accept) -> None:
-    ref = await accept()
-    ids: list[str] = []
-    for number in range(5):
-        commit = step(ref, f"step {number}", number + 1, "x", parent=ids[-1] if ids else None)
-        ids.append(commit.head)
-        await messages.commit_step(pool, commit)
-    assert [node.id for node in await messages.path(pool, "default", ids[3])] == ids[:4]
-    assert [node.id for node in await messages.path(pool, "default", ids[4], known=ids[1])] == ids[2:]
-    assert await messages.path(pool, "somebody else", ids[4]) == []

@@ -51,24 +51,6 @@ async def test_a_changed_migration_is_refused(fresh_url: str, tmp_path: Path, mo
         await migrate(fresh_url)
 
 
-async def test_a_changed_function_takes_the_place_of_the_old_one(
-    fresh_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(migrations, "FOLDER", tmp_path / "none")
-    monkeypatch.setattr(migrations, "FUNCTIONS", tmp_path)
-    monkeypatch.setattr(migrations, "ROLES", tmp_path / "roles")
-    (tmp_path / "roles").write_text("SELECT 1")
-    for number in (1, 2):
-        (tmp_path / "one.sql").write_text(
-            f"CREATE OR REPLACE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT {number}'"
-        )
-        assert await migrate(fresh_url) == ["one.sql"]
-    assert await migrate(fresh_url) == []
-    connection = await asyncpg.connect(fresh_url)
-    assert await connection.fetchval("SELECT one()") == 2
-    await connection.close()
-
-
 INSERT = re.compile(r"INSERT INTO (\w+)(?: AS \w+)?\s*(?:\(([^()]+)\)|VALUES \((\w+)\.\*\))")
 SOURCES = [*(ROOT / "store").glob("*.py"), *(ROOT / "store" / "functions").glob("*.sql")]
 

@@ -1,21 +1,19 @@
 """What counts for a mission: all of its runs, with their subagents; what its end and its resumption reach."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from domain.ids import new_id
-from domain.missions import Mission, MissionRules, MissionStatus, Spent
+from domain.missions import Mission, MissionRules, Spent
 from domain.schedules import ContextMode, Schedule, ScheduleRules
-from domain.sessions.session import Reason, Usage
-from domain.sessions.writes import Acceptance, NewBudget, ThreadMessage
-from store import conversations, missions, schedule_runs, schedules, sessions
+from domain.sessions.session import Usage
+from domain.sessions.writes import Acceptance
+from store import missions, schedule_runs, schedules, sessions
 from store.database import Connection, Pool
 from store.sessions import SessionRow
 from tests.behaviour.store.conftest import NEW, new_session
 from tests.behaviour.store.test_schedules import tick
-from tests.behaviour.store.test_sessions import end
 from tests.behaviour.store.test_trees import child_of
 
 CONTEXTS = pytest.mark.parametrize("context", [ContextMode.CONTINUE, ContextMode.ISOLATED])
@@ -78,58 +76,3 @@ async def test_all_runs_and_their_subagents_count_with_every_kind_of_token(pool:
     assert (await missions.sum_spent(pool, mission)).runs == 2
     within = await missions.sum_spent(pool, mission, within=second.conversation_id)
     assert within.runs == (2 if context is ContextMode.CONTINUE else 1)
-
-
-@CONTEXTS
-async def test_a_run_and_its_conversation_belong_to_the_mission_until_it_ends(pool: Pool, context: ContextMode) -> None:
-    schedule, mission = await create(pool, context)
-    running = await run(pool, schedule, mission)
-    stranger = await accepted(pool, Acceptance(session=new_session(), budget=NewBudget(max_steps=3)))
-    own = await missions.of_conversation(pool, "default", running.conversation_id)
-    assert own is not None and own.id == mission.id
-    assert await missions.of_conversation(pool, "default", stranger.conversation_id) is None
-    assert await missions.of_conversation(pool, "other", running.conversation_id) is None
-    assert [one.id for one in await missions.find_unfinished(pool, mission)] == [running.id]
-    await missions.pause(pool, "default", mission.id, "holiday")
-    ended = await missions.end(pool, "default", mission.id, MissionStatus.CANCELLED, "enough", "ann")
-    assert ended is not None and (ended.status, ended.paused) == (MissionStatus.CANCELLED, False)
-    assert await missions.end(pool, "default", mission.id, MissionStatus.EXPIRED, "late") is None  # once
-    deadlines = "SELECT deadline <= now() FROM budgets WHERE conversation_id = $1"
-    assert await pool.fetchval(deadlines, running.conversation_id) is True  # its subagents begin nothing more
-    assert await pool.fetchval(deadlines, stranger.conversation_id) is None
-    assert running.id in {one.id for one in await missions.find_left_running(pool)}
-    await end(pool, running.ref, Reason.CALLER_CANCEL)
-    assert running.id not in {one.id for one in await missions.find_left_running(pool)}
-    gone = await schedules.get(pool, "default", schedule.id)
-    assert gone is not None and gone.deleted_at is not None
-
-
-@pytest.mark.parametrize(
-    ("reason", "after", "resumed"),
-    [("risk: bash", "risk: ", True), ("holiday", "risk: ", False), ("holiday", "", True)],
-)
-async def test_a_resumption_wakes_subagents_only(pool: Pool, reason: str, after: str, resumed: bool) -> None:
-    """What waits for the main agent is read by its next run."""
-    schedule, mission = await create(pool)
-    running = await run(pool, schedule, mission)
-    helper = await child(pool, running)
-    waiting: dict[str, Any] = {}
-    for session in (running, helper):
-        waiting[session.thread_id] = message = ThreadMessage(
-            id=new_id(),
-            conversation_id=session.conversation_id,
-            thread_id=session.thread_id,
-            text="hello",
-            author="x",
-            wake=False,
-        )
-        await conversations.add_message(pool, "default", message)
-    await missions.pause(pool, "default", mission.id, reason)
-    woken = await missions.resume(pool, "default", mission.id, after=after)
-    assert woken == ([running.conversation_id] if resumed else [])
-    rows = await pool.fetch("SELECT thread_id FROM inbox WHERE conversation_id = $1 AND wake", running.conversation_id)
-    assert {row["thread_id"] for row in rows} - {running.thread_id} == ({helper.thread_id} if resumed else set())
-    now = await missions.get(pool, "default", mission.id)
-    assert now is not None and now.paused is not resumed
-    main = "SELECT wake FROM inbox WHERE id = $1"
-    assert await pool.fetchval(main, waiting[running.thread_id].id) is False

@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 
 from domain.audit import TENANT
-from domain.channels import Address, ArrivingMessage
 from domain.faces import FaceRequest
 from domain.ids import new_id
 from domain.notifications import ChannelName, NewNotice, NewSubscription
 from domain.sealing import KeyRing
 from domain.sessions.new_session import PlacedSession
 from domain.sessions.writes import Acceptance
-from store import addresses, audit, face_requests, notifications, resets, sessions
+from store import audit, face_requests, notifications, resets, sessions
 from store.database import Pool, to_json
-from tests.behaviour.store.conftest import NEW, new_session
+from tests.behaviour.store.conftest import new_session
 from tests.behaviour.store.test_sessions import STOP
 from tests.support.launch import SECRET_KEYS
 from tests.support.stack import Stack
@@ -312,26 +311,3 @@ async def test_changes_of_subscriptions_are_in_the_audit_log(stack: Stack) -> No
         ("subscribe", "key/a", "ops"),
     ]
     assert "token" not in str(listed) and "whsec" not in str(listed)
-
-
-def message(key: str, text: str = "Hello.", **fields: Any) -> ArrivingMessage:
-    return ArrivingMessage(key=key, text=text, session=NEW, **fields)
-
-
-async def test_different_parts_and_tenants_are_different_addresses(pool: Pool) -> None:
-    one = new_id()
-    places = [
-        ("default", Address.channel("chat", f"{one}/x", "ann")),
-        ("default", Address.channel("chat", one, "x/ann")),
-        ("default", Address.schedule(one)),
-        ("another", Address.schedule(one)),
-    ]
-    made = [(await addresses.accept(pool, tenant, address, message("m"))).session for tenant, address in places]
-    assert len({session.conversation_id for session in made if session}) == len(places)
-
-
-async def test_a_busy_address_can_refuse_a_message(pool: Pool) -> None:
-    address = Address.channel("chat", new_id(), "ann")
-    first = (await addresses.accept(pool, "default", address, message("first"))).session
-    refused = await addresses.accept(pool, "default", address, message("second", if_busy="reject"))
-    assert first is not None and refused.refused is not None and refused.refused.busy == first.id

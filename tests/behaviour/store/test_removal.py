@@ -133,19 +133,6 @@ async def test_figures_stay_and_texts_inside_of_what_stays_go(pool: Pool) -> Non
     assert json.loads(row["definition"]) == {"prompt": "(removed)", "name": "rerun"}
 
 
-@pytest.mark.parametrize("shared", [False, True])
-async def test_upload_goes_with_the_last_task_that_used_it(pool: Pool, shared: bool) -> None:
-    tenant, session, other = f"t-{new_id()}", new_id(), new_id()
-    await fill(pool, tenant, session)
-    await pool.execute("UPDATE files SET session_id = NULL WHERE id = $1", session)
-    if shared:
-        await pool.execute(
-            "INSERT INTO file_uses (tenant, file_id, session_id) VALUES ($1, $2, $3)", tenant, session, other
-        )
-    assert await pool.fetchval("SELECT remove_content($1, $2)", tenant, session)
-    assert await pool.fetchval("SELECT count(*) FROM files WHERE id = $1", session) == (1 if shared else 0)
-
-
 @pytest.mark.parametrize(
     ("own", "beside", "removed"),
     [

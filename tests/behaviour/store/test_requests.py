@@ -1,7 +1,6 @@
 """Input requests: opened once and within a number, answered once, and settled for their session."""
 
 import asyncio
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,14 +8,13 @@ import pytest
 
 from domain.events import EventRow, InputExpired, InputReceived, InputRequired
 from domain.ids import new_id
-from domain.sessions.input_request import OnExpiry, RequestKind, RequestStatus
-from domain.sessions.session import Reason, SessionRef, Status
+from domain.sessions.input_request import InputRequest, OnExpiry, RequestKind, RequestStatus
+from domain.sessions.session import SessionRef, Status
 from domain.sessions.writes import NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from store import input_requests, sessions
 from store.database import Pool
 from store.input_requests import OpenedRow
 from tests.behaviour.store.conftest import Accept
-from tests.behaviour.store.test_sessions import end
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 QUESTION, APPROVAL, EVENT = RequestKind.CLARIFICATION, RequestKind.TOOL_APPROVAL, RequestKind.EXTERNAL_EVENT
@@ -40,24 +38,22 @@ async def ask(
     return await input_requests.open_request(pool, opening)
 
 
+def given(ref: SessionRef, request_id: str) -> RequestAnswer:
+    received = EventRow.of(ref, InputReceived(request_id=request_id, kind=QUESTION, by="ann"))
+    return RequestAnswer(
+        tenant=ref.tenant, id=request_id, session_id=ref.session_id, answer='"yes"', by="ann", events=[received]
+    )
+
+
 async def answer(pool: Pool, ref: SessionRef, request_id: str) -> RequestStatus | None:
     """Answer a request; the status of one that is not open."""
-    received = InputReceived(request_id=request_id, kind=QUESTION, by="ann")
-    given = RequestAnswer(
-        tenant=ref.tenant,
-        id=request_id,
-        session_id=ref.session_id,
-        answer=json.dumps("yes"),
-        by="ann",
-        events=[EventRow.of(ref, received)],
-    )
-    return await input_requests.answer(pool, given)
+    return await input_requests.answer(pool, given(ref, request_id))
 
 
-async def settle(pool: Pool, ref: SessionRef, request_id: str, **more: Any) -> None:
-    expired = InputExpired(request_id=request_id, kind=QUESTION)
-    settlement = RequestSettlement(tenant=ref.tenant, id=request_id, expired=[EventRow.of(ref, expired)], **more)
-    await input_requests.settle(pool, settlement)
+async def settle(pool: Pool, ref: SessionRef, request_id: str, **more: Any) -> InputRequest:
+    expired = [EventRow.of(ref, InputExpired(request_id=request_id, kind=QUESTION))]
+    settlement = RequestSettlement(tenant=ref.tenant, id=request_id, expired=expired, **more)
+    return await input_requests.settle(pool, settlement)
 
 
 async def shown(pool: Pool, ref: SessionRef) -> Status:
@@ -88,18 +84,6 @@ async def test_session_opens_as_many_requests_of_a_kind_as_it_may(pool: Pool, ac
     again = await ask(pool, ref, last, most=2)
     assert again is not None and again.status is RequestStatus.ANSWERED
     assert await ask(pool, ref, late)  # there need not be a number
-
-
-@pytest.mark.parametrize("reason", [Reason.GOAL_REACHED, Reason.ERROR, Reason.CALLER_CANCEL])
-async def test_session_that_has_ended_opens_no_request(pool: Pool, accept: Accept, reason: Reason) -> None:
-    ref = await accept()
-    request_id = new_id()
-    await ask(pool, ref, request_id)
-    await end(pool, ref, reason)
-    assert await ask(pool, ref, new_id()) is None
-    await settle(pool, ref, request_id)  # its workflow learns of the end a moment later
-    assert await shown(pool, ref) is reason.status
-    assert await pool.fetchval("SELECT status FROM input_requests WHERE id = $1", request_id) == "withdrawn"
 
 
 @pytest.mark.parametrize(
@@ -160,17 +144,3 @@ async def test_a_request_is_answered_once_and_by_its_own_session_only(pool: Pool
     await settle(pool, ref, late)
     assert await answer(pool, ref, late) is RequestStatus.EXPIRED
     assert (await emitted(pool, ref)).count("input_received") == 1
-
-
-async def test_run_that_lost_its_session_opens_and_settles_nothing(pool: Pool, accept: Accept) -> None:
-    ref = await accept()
-    request_id = new_id()
-    assert await ask(pool, ref, request_id, run="one")  # the first run that writes has the session
-    assert await pool.fetchval("SELECT run_id FROM sessions WHERE id = $1", ref.session_id) == "one"
-    assert await ask(pool, ref, new_id())  # a caller that is no run is never refused
-    assert await pool.fetchval("SELECT run_id FROM sessions WHERE id = $1", ref.session_id) == "one"
-    for write in (ask(pool, ref, new_id(), run="two"), settle(pool, ref, request_id, run="two")):
-        with pytest.raises(Exception, match="Another run has this session"):
-            await write
-    await settle(pool, ref, request_id, run="one")
-    assert await pool.fetchval("SELECT status FROM input_requests WHERE id = $1", request_id) == "expired"

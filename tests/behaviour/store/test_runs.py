@@ -1,31 +1,27 @@
 """Only the current run of a session's workflow can begin, claim or commit anything."""
 
-from datetime import UTC, datetime
 from typing import TypeVar
 
 import pytest
 from pydantic import BaseModel
 
 from domain.ids import new_id
-from domain.messages import ASSISTANT, ReplyBody, TextBlock, ToolCallBlock
-from domain.sessions.input_request import OnExpiry, RequestKind
-from domain.sessions.session import Effect, ModelReply, Reason, SessionRef, StopReason, Usage
+from domain.messages import ReplyBody, TextBlock, ToolCallBlock
+from domain.sessions.session import Effect, Reason, SessionRef, StopReason
 from domain.sessions.writes import (
     Acceptance,
-    BudgetUse,
     NewMessage,
-    NewNode,
-    NewRequest,
-    RequestOpening,
     StepBegin,
     StepCommit,
     ThreadMessage,
 )
 from domain.task import parts_of
-from store import conversations, input_requests, messages, runs, sessions, tool_calls
+from store import conversations, messages, runs, sessions, tool_calls
 from store.database import Pool
 from store.runs import Holder, NotCurrentRun, SessionEnded
 from tests.behaviour.store.conftest import Accept, new_session
+from tests.behaviour.store.test_messages import begin, step
+from tests.behaviour.store.test_requests import ask, settle
 from tests.behaviour.store.test_sessions import ending
 from tests.behaviour.store.test_tool_calls import claim, outcome
 
@@ -34,66 +30,21 @@ W = TypeVar("W", bound=BaseModel)
 
 
 def beginning(ref: SessionRef, run: str, version: int = 1) -> StepBegin:
-    return StepBegin(
-        tenant=ref.tenant,
-        session_id=ref.session_id,
-        run=run,
-        idem=f"{run}/{version}",
-        version=version,
-        step=1,
-        attempt=1,
-    )
+    return begin(ref, f"{run}/{version}", 1, run=run).model_copy(update={"version": version})
 
 
 def commit(ref: SessionRef, run: str, version: int = 2) -> StepCommit:
-    reply = ModelReply(head=new_id(), stop_reason=StopReason.ANSWERED, usage=Usage())
-    key = f"{run}/{version}"
-    node = NewNode(
-        id=reply.head,
-        parent=None,
-        session_id=ref.session_id,
-        kind=ASSISTANT,
-        step=1,
-        body=ReplyBody(content=[]),
-        idem=key,
-        reply=reply,
-    )
-    return StepCommit(
-        tenant=ref.tenant,
-        session_id=ref.session_id,
-        run=run,
-        idem=key,
-        version=version,
-        head=reply.head,
-        line="main",
-        take=[],
-        usage=Usage(llm_calls=1),
-        used=BudgetUse(tokens=0, cost_usd=0, steps=1),
-        reply=reply,
-        nodes=[node],
-    )
+    return step(ref, f"{run}/{version}", version, "x", run=run)
 
 
 def of_run(write: W, run: str) -> W:
     return write.model_copy(update={"run": run})
 
 
-def asked(ref: SessionRef, run: str) -> RequestOpening:
-    request = NewRequest(
-        id=new_id(),
-        conversation_id=ref.conversation_id,
-        session_id=ref.session_id,
-        kind=RequestKind.CLARIFICATION,
-        question="?",
-        deadline=datetime.now(UTC),
-        on_expiry=OnExpiry.CANCEL,
-    )
-    return RequestOpening(tenant=ref.tenant, run=run, request=request, most=9)
-
-
 async def test_a_run_that_was_superseded_begins_claims_and_commits_nothing(pool: Pool, accept: Accept) -> None:
-    ref, node = await accept(), new_id()
+    ref, node, asked = await accept(), new_id(), new_id()
     await messages.begin_step(pool, beginning(ref, "first"))
+    assert await ask(pool, ref, asked, run="first")
     assert (await tool_calls.claim(pool, of_run(claim(ref, node, 1, Effect.ONCE), "first"))).go
     assert await runs.take_over(pool, Holder(tenant=ref.tenant, session_id=ref.session_id, run_id="first"), "second")
     refused = [
@@ -102,7 +53,8 @@ async def test_a_run_that_was_superseded_begins_claims_and_commits_nothing(pool:
         tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.IDEMPOTENT), "first")),
         tool_calls.claim(pool, of_run(claim(ref, new_id(), 1, Effect.READ), "first")),
         tool_calls.commit(pool, of_run(outcome(ref, node, 1, "late"), "first")),
-        input_requests.open_request(pool, asked(ref, "first")),
+        ask(pool, ref, new_id(), run="first"),
+        settle(pool, ref, asked, run="first"),
         sessions.finish_session(pool, of_run(ending(ref, Reason.ERROR), "first")),
     ]
     for write in refused:
@@ -110,9 +62,9 @@ async def test_a_run_that_was_superseded_begins_claims_and_commits_nothing(pool:
             await write
         assert error.value.holder == Holder(tenant=ref.tenant, session_id=ref.session_id, run_id="second")
     row = await sessions.get(pool, ref.tenant, ref.session_id)
-    assert row is not None and (row.version, row.head, row.status) == (1, None, "working")
+    assert row is not None and (row.version, row.head, row.status) == (1, None, "input_required")
     counted = "SELECT count(*) FROM {} WHERE session_id = $1"
-    for table, number in (("messages", 0), ("tool_calls", 1), ("input_requests", 0)):
+    for table, number in (("messages", 0), ("tool_calls", 1), ("input_requests", 1)):
         assert await pool.fetchval(counted.format(table), ref.session_id) == number
     # the new run finds the claim of the old one and does not run the call again
     again = await tool_calls.claim(pool, of_run(claim(ref, node, 1, Effect.ONCE, "second/1"), "second"))
@@ -166,8 +118,8 @@ async def test_run_that_takes_over_knows_whether_an_attempt_was_chosen(pool: Poo
     part = ReplyBody(content=[TextBlock(text="It")], stop_reason=StopReason.INTERRUPTED)
     cut = cut.model_copy(update={"nodes": [cut.nodes[0].model_copy(update={"body": part})]})
     chosen = []
-    for step in (starts, cut, commit(ref, "first", 4)):
-        await messages.commit_step(pool, step)
+    for one in (starts, cut, commit(ref, "first", 4)):
+        await messages.commit_step(pool, one)
         row = await sessions.get(pool, ref.tenant, ref.session_id)
         assert row is not None
         chosen.append((await runs.state(pool, row)).chosen)
@@ -183,8 +135,8 @@ async def test_a_message_is_read_by_one_session_and_in_one_step(pool: Pool, acce
     await conversations.add_message(pool, ref.tenant, message)
 
     async def read(of: SessionRef, version: int) -> list[str]:
-        begin = beginning(of, "run", version).model_copy(update={"take": [message_id]})
-        return [one.id for one in (await messages.begin_step(pool, begin)).inbox]
+        wanted = beginning(of, "run", version).model_copy(update={"take": [message_id]})
+        return [one.id for one in (await messages.begin_step(pool, wanted)).inbox]
 
     assert await read(ref, 1) == await read(ref, 2) == [message_id]  # an attempt that failed is repeated
     await messages.commit_step(pool, commit(ref, "run", 3).model_copy(update={"take": [message_id]}))

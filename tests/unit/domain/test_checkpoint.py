@@ -1,6 +1,6 @@
 """A checkpoint has all headings, whatever the model wrote."""
 
-from domain.messages import CHECKPOINT_CHILDREN, CHECKPOINT_HEADINGS, CHECKPOINT_REQUEST, NOTHING_NOTED, fill_checkpoint
+from domain.messages import CHECKPOINT_CHILDREN, CHECKPOINT_HEADINGS, NOTHING_NOTED, fill_checkpoint
 
 FULL = "\n\n".join(f"## {heading}\nSomething." for heading in CHECKPOINT_HEADINGS)
 
@@ -15,7 +15,3 @@ def test_missing_headings_are_added_and_other_spellings_of_them_count() -> None:
     assert shown.startswith("Goal: tea.\n**Done** - water boiled.\n\n## Constraints\n" + NOTHING_NOTED)
     assert "## Goal" not in shown and "## Done" not in shown
     assert [heading for heading in ("Open", "Decisions", "Next") if f"## {heading}\n{NOTHING_NOTED}" not in shown] == []
-
-
-def test_model_is_asked_for_every_heading() -> None:
-    assert all(heading in CHECKPOINT_REQUEST for heading in CHECKPOINT_HEADINGS)

@@ -32,11 +32,9 @@ from domain.limits import (
     judge_response,
     judge_trail,
     shares,
-    summary_request,
     time_of,
 )
 from domain.sessions.session import (
-    LIMIT_REASONS,
     Effect,
     Limits,
     ModelReply,
@@ -75,17 +73,6 @@ def test_a_step_is_allowed_exactly_while_nothing_is_used_up(limits: Limits, step
     assert found is None or spent[found]
 
 
-def test_an_unknown_cost_counts_as_spent_only_under_a_cost_budget() -> None:
-    unknown = Usage(cost_usd=None)
-    assert find_reached_limit(Limits(cost_usd=5), 0, unknown) is Reason.COST_BUDGET
-    assert find_reached_limit(Limits(), 0, unknown) is None
-
-
-@pytest.mark.parametrize("reason", sorted(LIMIT_REASONS))
-def test_every_limit_has_a_text_for_the_last_reply(reason: Reason) -> None:
-    assert "summary" in summary_request(reason) and "no more tools" in summary_request(reason)
-
-
 CALL = ToolCall(index=0, name="bash", activity="tool.bash", effect=Effect.ONCE, timeout_s=1)
 
 
@@ -112,13 +99,6 @@ def test_calls_are_run_before_anything_but_a_refusal(stop_reason: StopReason, ca
     assert decide_next(reply(stop_reason, calls)).next is (
         Next.STOP if stop_reason is StopReason.DECLINED else Next.ACT
     )
-
-
-@given(st.sampled_from(StopReason), st.integers(0, 2))
-def test_stop_has_a_reason_and_an_error_has_a_message(stop_reason: StopReason, calls: int) -> None:
-    decision = decide_next(reply(stop_reason, calls))
-    assert (decision.reason is not None) == (decision.next is Next.STOP)
-    assert (decision.reason is Reason.ERROR) == (decision.error is not None) == (stop_reason is StopReason.DECLINED)
 
 
 FAIL, STOP, STATUS = Binding(name="fail"), Binding(name="approve"), Binding(name="status")
@@ -167,11 +147,6 @@ def test_stop_rules_are_judged_in_the_order_of_the_standard(
     assert decision == SideDecision(*expected)
 
 
-def test_without_a_cap_turns_never_end_the_session() -> None:
-    decision = judge_response(BARE, [], steps=1, turns=10_000, max_session_turns=None)
-    assert decision.verdict is SideVerdict.END_TURN
-
-
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SOME = st.integers(0, 20_000)
 
@@ -207,21 +182,6 @@ def test_money_and_steps_count_too() -> None:
     assert grant(TreeBudget(), Reserved(calls=9), estimate).output_tokens == 1_000
 
 
-@pytest.mark.parametrize(
-    ("used", "lacking"),
-    [
-        ({}, None),
-        ({"sessions": 2}, "sessions"),
-        ({"tokens": 10}, "tokens"),
-        ({"tool_calls": 5}, None),
-        ({"deadline": NOW - timedelta(seconds=1)}, "time"),
-    ],
-)
-def test_another_session_needs_something_left(used: dict[str, int], lacking: str | None) -> None:
-    budget = TreeBudget.model_validate({"max_sessions": 2, "max_tokens": 10, "max_tool_calls": 5, **used})
-    assert budget.find_spent(NOW) == lacking
-
-
 def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
     limits = Limits(steps=10, tokens=1_000, cost_usd=0.5, tool_calls=5, ttl_ms=60_000)
     used = Usage(input_tokens=900, tool_invocations=1, cost_usd=0.1)
@@ -232,11 +192,6 @@ def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
     )
     assert [one.kind for one in own if one.low(20)] == ["steps", "tokens"]
     assert [one.kind for one in shares(limits, 0, Usage(cost_usd=None)) if one.low(20)] == ["cost_usd"]
-
-
-@pytest.mark.parametrize(("used", "low"), [(7.9, False), (8, True), (10, True), (12, True)])
-def test_a_budget_is_low_from_its_percentage_on(used: float, low: bool) -> None:
-    assert Share(kind="steps", limit=10, used=used).low(20) is low
 
 
 FIELDS = ("ttl_ms", "steps", "tokens", "cost_usd", "tool_calls")
@@ -316,19 +271,6 @@ def test_polling_is_no_loop() -> None:
     assert set(walk(*changing)) == {LoopVerdict.FINE}
     assert set(walk(*waiting, seconds=WAITED_SECONDS)) == {LoopVerdict.FINE}
     assert set(walk(*polling)) == {LoopVerdict.FINE}
-
-
-def test_a_read_between_two_waits_is_no_loop() -> None:
-    trail: list[str] = []
-    for _ in range(30):
-        trail = extend_trail(trail, [outcome("bash", "sleep 30")], 30, LIMIT)
-        trail = extend_trail(trail, [outcome("read_file", "log", "pending")], 0.1, LIMIT)
-        assert judge_trail(trail, WARNING, LIMIT) is LoopVerdict.FINE
-
-
-def test_calls_side_by_side_are_one_step_in_any_order() -> None:
-    first, second = outcome("bash", 1), outcome("bash", 2)
-    assert walk(*[[first, second], [second, first]] * 4)[-1] is LoopVerdict.BREAK
 
 
 @given(TOKENS)

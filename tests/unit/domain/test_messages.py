@@ -11,7 +11,6 @@ from domain.messages import (
     SUMMARY,
     UNANSWERED,
     Body,
-    ModelMessage,
     ModelRequest,
     Node,
     NoteBody,
@@ -32,7 +31,7 @@ from domain.messages import (
     since_checkpoint,
     text_of,
 )
-from domain.sessions.session import CallState, StopReason, ToolCallResult
+from domain.sessions.session import CallState, ToolCallResult
 from offline.checks import check
 from offline.wire import sign
 
@@ -168,22 +167,6 @@ def test_shortening_cuts_long_results_and_nothing_else(path: list[Node], limit: 
                 assert new.text.startswith(old.text[:limit] + f"\n[… {len(old.text) - limit} ")
 
 
-@given(paths())
-def test_a_node_is_read_as_it_was_written(path: list[Node]) -> None:
-    for one in path:
-        stored = one.model_dump()
-        assert isinstance(stored["body"], str)
-        assert Node(**stored) == Node.model_validate_json(one.model_dump_json()) == one
-
-
-def test_each_kind_of_node_has_its_text() -> None:
-    a, b = TextBlock(text="a"), TextBlock(text="b")
-    assert text_of(node(ReplyBody(content=[a, call("1"), b], stop_reason=StopReason.TOOL_CALLS))) == "a\n\nb"
-    assert text_of(node(UserBody(parts=[a, b]))) == "a\n\nb"
-    assert text_of(node(ResultsBody(results=[ToolResultBlock(call_id="1", text="a", failed=False)]))) == "a"
-    assert text_of(node(NoteBody(text="a"))) == text_of(node(SummaryBody(text="a"))) == "a"
-
-
 TEXT = st.text(max_size=12)
 SPOKEN = st.text(alphabet="abc ", min_size=1, max_size=12).filter(str.strip)
 SIDES = ("a", "b")
@@ -197,11 +180,6 @@ def response(side: str, body: ReplyBody) -> list[Node]:
     """A response of a side, with the results of its calls."""
     nodes = [side_node(side, body)]
     return [*nodes, side_node(side, answer_calls(body.calls, []))] if body.calls else nodes
-
-
-def said(side: str, text: str, *tools: str, turn_text: str | None = None) -> list[Node]:
-    calls = [ToolCallBlock(id=f"{side}-{text}-{name}", name=name, arguments={}) for name in tools]
-    return response(side, ReplyBody(content=[TextBlock(text=text), *calls], model="m", turn_text=turn_text))
 
 
 def user(text: str) -> Node:
@@ -252,16 +230,6 @@ def test_no_tool_call_of_the_other_side_is_visible(path: list[Node], side: str) 
     shown = [block for message in render_messages(path, "m", side) for block in message.content]
     assert {block.id for block in shown if isinstance(block, ToolCallBlock)} <= own
     assert {block.call_id for block in shown if isinstance(block, ToolResultBlock)} <= own
-
-
-def test_notes_of_the_platform_are_for_the_side_they_were_written_for() -> None:
-    path = [user("Go."), *said("a", "one"), side_node("b", NoteBody(text="hurry")), *said("b", "two")]
-    assert all("hurry" not in text for _, texts in _texts(render_messages(path, "m", "a")) for text in texts)
-
-
-def _texts(messages: list[ModelMessage]) -> list[tuple[str, list[str]]]:
-    shown = [(one.role, [block.text for block in one.content if isinstance(block, TextBlock)]) for one in messages]
-    return [(role, texts) for role, texts in shown if texts]
 
 
 def step_node(step: int, body: Body, side: str = "a") -> Node:

@@ -24,9 +24,3 @@ def test_new_text_replaces_the_old(before: list[ReplyBlock], after: list[ReplyBl
     turn = ModelResponse(content=before)
     turn.replace_text("New.")
     assert turn.content == after
-
-
-def test_same_text_changes_nothing() -> None:
-    turn = ModelResponse(content=[THOUGHT, ONE, CALL, TWO])
-    turn.replace_text(turn.answer())
-    assert turn.content == [THOUGHT, ONE, CALL, TWO]

@@ -6,15 +6,7 @@ from pathlib import Path
 import store
 from domain.sessions.session import AgentRef, ResumePoint, SideName
 from domain.sessions.session_state import Line, SessionState
-from store.migrate import FOLDER
 from store.runs import place
-
-
-def test_numbers_of_migrations_are_consecutive_and_their_names_unique() -> None:
-    names = sorted(file.name for file in FOLDER.glob("*.sql"))
-    assert [name[:5] for name in names] == [f"{number:04}_" for number in range(1, len(names) + 1)]
-    assert len({name[5:] for name in names}) == len(names)
-
 
 STORE = Path(store.__file__).parent
 CHANGES = re.compile(r"\bUPDATE\s+(ONLY\s+)?(\w+\.)?messages\b|INTO\s+messages\b[^;]*DO\s+UPDATE", re.IGNORECASE)

@@ -126,7 +126,7 @@ KEYS: dict[str, Fields] = {
 # entries of a map of files, and the answer to a plan, which has a schema instead of a model
 OTHERS = {"remove_content": {"sha256"}, "runs": {"approved"}}
 # lists of documents
-LISTS = {"accept_sessions", "append_events", "emit_events", "give_notice", "send_replies", "with_arguments"}
+LISTS = {"append_events", "emit_events", "give_notice", "send_replies", "with_arguments"}
 
 
 def source(function: str) -> str:

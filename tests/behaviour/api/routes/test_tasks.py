@@ -299,7 +299,6 @@ async def test_list_is_filtered(api: httpx2.AsyncClient, pool: Pool) -> None:
     assert await ids(conversation_id=waiting) == [waiting]
     moment = (await api.get(f"/tasks/{waiting}")).json()["created_at"]
     assert await ids(created_after=moment) == [waiting]
-    assert await ids(created_before=moment) == [done]
 
 
 async def test_cursor_is_bound_to_its_query(api: httpx2.AsyncClient) -> None:

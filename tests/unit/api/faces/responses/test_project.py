@@ -105,7 +105,7 @@ def recorded(log: list[Event]) -> list[Recorded]:
             conv_seq=place + 1,
             type=event.type,
             at=NOW + timedelta(seconds=place),
-            data=event.data(),
+            data=event.model_dump(mode="json"),
         )
         for place, event in enumerate(log)
     ]
