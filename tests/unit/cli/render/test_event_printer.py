@@ -31,7 +31,7 @@ TASK, URL, BEGAN = "01jzzzzzzzzzzzzzzzzzzzzzzz", "http://server", datetime(2026,
 def numbered(*events: e.Event) -> list[JsonObject]:
     return [
         {"type": one.type, "seq": seq, "session_id": TASK, "at": (BEGAN + timedelta(seconds=seq)).isoformat()}
-        | one.data()
+        | one.model_dump(mode="json")
         for seq, one in enumerate(events, start=1)
     ]
 
