@@ -14,11 +14,10 @@ import click
 from deploy.child import tail
 from tests.faults import disk, network
 from tests.faults.checker import Violations
-from tests.faults.matrix import LONG, ROWS, SHORT, Plan, Row, Size, crowd, prepare, run
+from tests.faults.matrix import LONG, ROWS, SHORT, Plan, Row, Size, prepare, run
 from tests.support.launch import embedded
 from tests.support.stack import Stack
 
-CROWD = "crowd"
 DISK = "disk full"
 NETWORK = [*(f"network to {name}" for name in network.SERVERS), "network to all"]
 COUNTS = [field.name for field in fields(Violations) if field.type == "int" or field.type is int]
@@ -32,20 +31,15 @@ COUNTS = [field.name for field in fields(Violations) if field.type == "int" or f
     "--row",
     "names",
     multiple=True,
-    type=click.Choice([*ROWS, *NETWORK, DISK, CROWD]),
+    type=click.Choice([*ROWS, *NETWORK, DISK]),
     help="Only this row; may be repeated.",
 )
 @click.option("--short", is_flag=True, help="As small as in the tests.")
-@click.option(
-    "--crowd", "crowd_size", type=int, default=1_000, show_default=True, help="Tasks at the same time; 0: none."
-)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per row.")
-def main(seed: int | None, names: tuple[str, ...], short: bool, crowd_size: int, as_json: bool) -> None:
+def main(seed: int | None, names: tuple[str, ...], short: bool, as_json: bool) -> None:
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}", err=True)
-    crowded = CROWD in names or not (names or short)
-    chosen = tuple(name for name in names or (*ROWS, *NETWORK, DISK) if name != CROWD)
-    rows = asyncio.run(_measure(seed, chosen, short, crowd_size if crowded else 0))
+    rows = asyncio.run(_measure(seed, names or (*ROWS, *NETWORK, DISK), short))
     for row in rows:
         if as_json:
             click.echo(json.dumps(asdict(row)))
@@ -54,18 +48,15 @@ def main(seed: int | None, names: tuple[str, ...], short: bool, crowd_size: int,
     sys.exit(1 if any(row.violations.total for row in rows) else 0)
 
 
-async def _measure(seed: int, names: tuple[str, ...], short: bool, crowd_size: int) -> list[Row]:
+async def _measure(seed: int, names: tuple[str, ...], short: bool) -> list[Row]:
     rows: list[Row] = []
     size = SHORT if short else LONG
     with tempfile.TemporaryDirectory() as folder:
-        plain = [name for name in names if name in ROWS]
-        if plain or crowd_size:
+        if plain := [name for name in names if name in ROWS]:
             async with embedded() as stack:
                 await prepare(stack)
                 for name in plain:
                     rows.append(await _row(stack, name, seed, size, Path(folder), ROWS[name]))
-                if crowd_size:
-                    rows.append(await crowd(stack, crowd_size, seed, lambda line: click.echo(line, err=True)))
         if through := [name for name in names if name in NETWORK]:
             async with network.proxied() as (stack, proxies):
                 await prepare(stack)

@@ -1,7 +1,7 @@
 """The fault matrix: runs one workload under each fault, then the checker; each fault is one row of figures."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -190,27 +190,3 @@ async def _readers(stack: Stack, caller: Caller, random: Random, done: asyncio.E
                 group.create_task(readers[-1].read())
             await asyncio.sleep(0.1)
     return readers
-
-
-async def crowd(stack: Stack, count: int, seed: int, say: Callable[[str], None]) -> Row:
-    """Run this many tasks at the same time, while the worker is killed now and then."""
-    random = Random(seed)
-    async with Caller(stack.url) as caller:
-        nemesis = Nemesis(stack, caller, random, [FAULTS["worker killed"]])
-        done = asyncio.Event()
-        room = asyncio.Semaphore(50)
-
-        async def one(number: int) -> None:
-            async with room:
-                await caller.submit("crowd", f"[[script:say text=number-{number}]]")
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(nemesis.rage(done, 3))
-            await asyncio.gather(*(one(number) for number in range(count)))
-            say(f"{count} tasks accepted")
-            ends = [await caller.ended(task.id, 900) for task in list(caller.accepted)]
-            say(f"{sum(end is not None for end in ends)} tasks ended")
-            done.set()
-        found = await check(stack, caller)
-        slowest = max(nemesis.recoveries, default=None)
-        return Row("crowd", seed, len(caller.accepted), nemesis.hits, caller.asked, 0, slowest, found)

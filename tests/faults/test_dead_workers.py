@@ -138,23 +138,5 @@ async def test_calls_of_a_worker_that_pauses_are_left_alone(stack: Stack, named:
     assert await ended_by(stack, task_id) == []
 
 
-async def test_no_worker_is_dead_if_names_of_connections_are_hidden(stack: Stack, named: tuple[str, Pool]) -> None:
-    _, pool = named
-    await workers.beat(stack.pool, gone := f"elsewhere/{new_id()}", "none")
-    assert await workers.dead(pool, "another name than that of the pool") == set()
-    await workers.leave(stack.pool, gone)
-
-
-async def test_earlier_process_of_the_same_name_is_dead(stack: Stack, named: tuple[str, Pool]) -> None:
-    """In a container each process of the worker has the same number."""
-    name, pool = named
-    await workers.beat(stack.pool, name, "none")
-    assert name in await workers.dead(pool, name)
-    async with await connect(stack.database_url, name=name) as other:
-        await other.execute("SELECT 1")
-        assert name not in await workers.dead(pool, name)
-    await workers.leave(stack.pool, name)
-
-
 async def _is_dead(pool: Pool, name: str, worker: str) -> bool:
     return worker in await workers.dead(pool, name)

@@ -1,22 +1,14 @@
 """kill -9 of Temporal and PostgreSQL while tasks run: all tasks finish, and nothing is lost or repeated."""
 
 import asyncio
-import os
 import signal
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from api.http.auth import Call, account_caller
-from api.http.idempotency import one_at_a_time
-from api.services import Services
-from domain.ids import new_id
-from store.database import FOR_REQUESTS, connect
 from tests.faults.nemesis import children_of, signal_each
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -83,21 +75,6 @@ async def test_postgres_stopped_but_not_dead_is_a_503_within_five_seconds(stack:
             assert {answer.status_code for answer in answers} == {503} and answers[0].headers["retry-after"]
             assert loop.time() - begun < 5
     await eventually(stack.reads, what="the API reads again")
-
-
-async def test_a_request_with_a_lock_waits_for_a_stopped_postgres_once(stack: Stack) -> None:
-    pool = await connect(stack.database_url, patience=FOR_REQUESTS)
-    call = Call(cast(Services, SimpleNamespace(pool=pool)), account_caller(os.geteuid()))
-    try:
-        with ExitStack() as stopping:
-            with pytest.raises(TimeoutError):
-                async with one_at_a_time(call, new_id()):
-                    stopping.enter_context(stopped_postgres(stack))
-                    begun = time.monotonic()
-                    await pool.fetchval("SELECT 1")
-            assert time.monotonic() - begun < 5
-    finally:
-        pool.terminate()
 
 
 @contextmanager

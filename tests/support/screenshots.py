@@ -1,13 +1,12 @@
 """Retakes the pictures in the docs (`python -m tests.support.screenshots`), so that they show the current product.
 
-With names it makes only those, with `--all FOLDER` each page of the console in light, in dark and on a phone. It starts
-a separate stack, runs a few tasks in it and visits each view.
+With names it makes only those. It starts a separate stack, runs a few tasks in it and visits each view.
 """
 
 import asyncio
 import shutil
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -203,24 +202,12 @@ async def take(browser: Browser, scene: Scene, picture: Picture, file: Path) -> 
     return file
 
 
-def select(names: list[str]) -> dict[Path, Picture]:
-    """The pictures of the docs, or those of these names; `--all FOLDER`: each page of the console three times."""
-    if names[:1] != ["--all"]:
-        return {FOLDER / f"{name}.png": PICTURES[name] for name in names or PICTURES}
-    return {
-        Path(names[1]) / f"{name}-{kind}.png": replace(picture, dark=kind == "dark", phone=kind == "phone")
-        for name, picture in PICTURES.items()
-        for kind in ("light", "dark", "phone")
-        if not picture.temporal
-    }
-
-
 async def main(names: list[str]) -> None:
     async with async_playwright() as tool, embedded() as stack:
         browser = await tool.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         scene = await prepare(stack)
-        for file, picture in select(names).items():
-            await take(browser, scene, picture, file)
+        for name in names or PICTURES:
+            file = await take(browser, scene, PICTURES[name], FOLDER / f"{name}.png")
             click.echo(f"{file.name}: {file.stat().st_size // 1_000} kB")
         await browser.close()
 

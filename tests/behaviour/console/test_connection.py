@@ -75,26 +75,6 @@ async def test_view_whose_first_read_fails_is_shown_when_the_server_is_back(stac
     await stack.cancel(task_id)
 
 
-async def test_view_that_was_left_writes_nothing_into_the_next_one(stack: Stack, opened: Opener) -> None:
-    task_id = (await stack.run("read slowly"))["task_id"]
-    page = await opened("about:blank")
-    left = asyncio.Event()
-
-    async def late(route: Route) -> None:
-        await left.wait()
-        await route.continue_()
-
-    await page.route(re.compile(f"/tasks/{task_id}/budget"), late)
-    async with page.expect_request(re.compile("/budget")):
-        await page.goto(f"{stack.url}/#/tasks/{task_id}")
-    await page.get_by_role("link", name="Chats").click()
-    await expect(page.locator(".crumbs")).to_have_text("Chats")
-    async with page.expect_response(re.compile("/budget")):
-        left.set()
-    await page.wait_for_timeout(300)
-    await expect(page.locator(".crumbs")).to_have_text("Chats")
-
-
 async def test_answer_given_while_the_server_is_away_is_kept_and_sent_once(stack: Stack, opened: Opener) -> None:
     await define(stack)
     task_id = await stack.submit(calls(bash("touch again"), bash("touch and-again")), "careful")

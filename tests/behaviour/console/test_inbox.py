@@ -133,29 +133,6 @@ async def test_edited_call_becomes_a_rule_only_if_its_box_is_ticked(stack: Stack
     assert (await stack.wait(task_id))["status"] == "completed"  # the third call matches the rule
 
 
-async def test_one_key_approves_and_allows_such_calls_from_now_on(stack: Stack, opened: Opener) -> None:
-    await define(stack)
-    fetched = ("fetch_url", {"url": "https://example.invalid/prices"})
-    same = bash("touch always")
-    rules = [{"permission": "fetch_url", "action": "ask"}]
-    task_id = await stack.submit(steps([fetched], [same], [same]), "careful", permissions=rules)
-    [reaching] = await waiting(stack, task_id)
-    page = await opened(f"{stack.url}/#/inbox")
-    card = await chosen(page, reaching)
-    await expect(card.locator(".facts-list")).to_contain_text("It reaches example.invalid")
-    await expect(card.locator(".facts-list")).to_contain_text("It changes nothing")
-    await card.locator("[data-do=d]").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Deny").click()
-    await expect(card).to_have_count(0)
-    [request] = await waiting(stack, task_id)
-    card = await chosen(page, request)
-    await expect(card.locator(".facts-list")).to_contain_text("Its command has no network")
-    await expect(card.locator(".always")).to_contain_text("Always touch always")
-    await page.wait_for_timeout(450)  # a key approves only what has been in view for a moment
-    await page.keyboard.press("Shift+A")
-    assert (await stack.wait(task_id))["status"] == "completed"  # the second call matches the rule
-
-
 async def test_key_approves_only_what_was_in_view_to_its_end(stack: Stack, opened: Opener) -> None:
     lines = "".join(f"line {number}\n" for number in range(80))
     rules = [{"permission": "write_file", "action": "ask"}]

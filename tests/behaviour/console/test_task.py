@@ -13,10 +13,9 @@ from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttribut
 from temporalio.worker import Worker
 
 from tests.behaviour.console.conftest import Opener, needs_browser
-from tests.behaviour.console.test_views import define
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.conversations.talk import Gate, chain
-from tests.behaviour.supervision.people import answer, bash, waiting
+from tests.behaviour.supervision.people import waiting
 from tests.support.git_server import git, make_repository
 from tests.support.pictures import png
 from tests.support.screenshots import ITEMS, MENDER, repair
@@ -159,29 +158,6 @@ async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_
     await expect(page.locator(".step .chip")).to_have_text("Step 8")  # what was chosen stays
     await page.keyboard.press("j")
     await expect(page.locator(".decided-by")).to_contain_text("approved by")
-
-
-async def test_one_waiting_band_is_opened_to_scale_by_a_click(stack: Stack, opened: Opener) -> None:
-    await define(stack)
-    task_id = await stack.submit(steps([bash("touch one")], [bash("touch two")], [bash("touch three")]), "careful")
-    for _ in range(2):
-        [request] = await waiting(stack, task_id)
-        await asyncio.sleep(2.5)  # what is shorter is not folded
-        assert (await answer(stack, task_id, request["id"], {"approved": True})).is_success
-    await waiting(stack, task_id)
-    page = await opened(f"{stack.url}/#/tasks/{task_id}")
-    fold, bands = page.get_by_role("button", name="Fold waiting time"), page.locator(".band-label.wait")
-    first = page.locator('[data-row$=":1"] .bar.wait')
-    await expect(bands.nth(1)).to_be_visible()
-    number, narrow = await bands.count(), await bar_width(first)
-    await bands.first.click()
-    await expect(bands).to_have_count(number - 1)
-    assert await bar_width(first) > 2 * narrow
-    await expect(fold).to_have_attribute("aria-pressed", "false")
-    await fold.click()
-    await expect(fold).to_have_attribute("aria-pressed", "true")
-    assert await bar_width(first) == narrow
-    await stack.cancel(task_id)
 
 
 async def bar_width(bar: Locator) -> float:

@@ -1,6 +1,5 @@
 """Input requests, answered from the command line."""
 
-import asyncio
 import json
 
 from tests.behaviour.supervision.people import agent, ask, bash, output, plan, waiting
@@ -109,14 +108,3 @@ async def test_results_and_variables_are_given_from_the_command_line(people: Sta
     assert (await cli(people, *mine, "--answer", input='{"paid": false}\n')).exit_code == 0
     await people.wait(task_id)
     assert await output(people, task_id) == 'look_up returned: paid\nlook_up returned: {"paid": false}'
-
-
-async def test_arguments_are_changed_from_the_command_line(people: Stack) -> None:
-    task_id = await people.submit(calls(bash("touch a")), "careful")
-    await waiting(people, task_id)
-    broken = await cli(people, "approve", task_id, "--arguments", "{")
-    assert broken.exit_code == 2 and "not JSON" in broken.stderr
-    done = await cli(people, "approve", task_id, "--arguments", '{"command": "touch changed"}')
-    assert done.exit_code == 0, done.output
-    await people.wait(task_id)
-    assert await asyncio.to_thread((people.workspace(task_id) / "changed").exists)

@@ -104,15 +104,6 @@ async def test_an_external_call_is_gated_and_withheld_like_any_other(people: Sta
     assert 'forbid this call of look_up: deny look_up "*"' in await output(people, denied["task_id"])
 
 
-async def test_a_dry_run_asks_nobody_and_lists_the_call(people: Stack) -> None:
-    record = await people.run(calls(look_up(1)), config=CONFIG | {"dry_run": True})
-    assert record["reason"] == "goal_reached"
-    said = await output(people, record["task_id"])
-    assert 'It would have been: look_up {"order": 1}.' in said
-    [effect] = (await people.result(record["task_id"]))["effects"]
-    assert (effect["kind"], effect["tool"], effect["state"]) == ("call", "look_up", "would_have")
-
-
 async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(people: Stack) -> None:
     """It has neither its code nor its traits, even after an approval for the whole conversation, and in a subagent."""
     brought = [TOOL | {"name": name} for name in ("write_file", "wait_for_event", "Send-Mail")]
@@ -175,16 +166,6 @@ async def test_the_tool_of_a_plan_that_must_be_approved_cannot_be_replaced(peopl
     config = {"external_tools": [TOOL | {"name": "update_plan"}], "approval_required": True}
     said = await people.http.post("/tasks", json={"agent": "tester", "input": "x", "config": config})
     assert [one["pointer"] for one in said.json()["errors"]] == ["/config/external_tools/0/name"]
-
-
-async def test_a_callers_tool_named_like_a_question_counts_as_a_call(people: Stack) -> None:
-    config = {"external_tools": [TOOL | {"name": "ask_user"}], "tree": {"max_tool_calls": 1}}
-    task_id = await people.submit(
-        calls(("ask_user", {"order": 1}), ("ask_user", {"order": 2})), "tester", config=config
-    )
-    assert (await answered(people, task_id, {"result": "paid"}))["status"] in ("completed", "failed")
-    states = [event["state"] for event in of_type(await people.events(task_id), "tool_returned")]
-    assert sorted(states) == ["failed", "ok"]
 
 
 @pytest.mark.parametrize(

@@ -60,19 +60,6 @@ async def test_rules_bind_commands_and_paths(people: Stack) -> None:
     assert len(denied) == 4 and any(one.endswith('by deny bash "*secret*"') for one in denied)
 
 
-async def test_call_of_a_denied_tool_names_the_rule(people: Stack) -> None:
-    """The tool is not offered, but a model may remember or guess it."""
-    tried = calls(bash("ls"), ("list_files", {}), ("no_such_tool", {}))
-    record = await people.run(tried, permissions=[rule("bash", "*", "deny"), rule("bash", "rm *", "deny")])
-    said = await output(people, record["task_id"])
-    assert 'The rules of this task forbid this call of bash: deny bash "*". It was not run.' in said
-    assert "There is no tool 'no_such_tool'. You have: " in said
-    assert [one["state"] for one in await results(people, record["task_id"])] == ["failed", "ok", "failed"]
-    entries = (await people.http.get(f"/tasks/{record['task_id']}/audit")).json()["items"]
-    [denied] = [one["subject"] for one in entries if "deny" in one["subject"]]
-    assert denied.startswith("bash") and denied.endswith('by deny bash "*"')
-
-
 @pytest.mark.together(False)
 async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
     """Such a rule would forbid nothing, and nobody would notice."""
@@ -88,18 +75,6 @@ async def test_a_rule_for_no_tool_is_refused(people: Stack) -> None:
     [problem] = refused.json()["errors"]
     assert problem["pointer"] == "/permissions/1/permission" and "bahs" in problem["message"]
     assert len((await people.http.get("/tasks", params={"limit": 200})).json()["items"]) == before
-
-
-async def test_a_rule_may_name_a_tool_that_only_a_subagent_has(people: Stack) -> None:
-    schema = {"type": "object", "properties": {}}
-    theirs = [{"name": "wipe_disk", "description": "Wipes it.", "input_schema": schema}]
-    helper = agent("wiper", mode="subagent", tools=[], external_tools=theirs)
-    lead = agent("wiper-lead", tools=[], subagents=["wiper"], permissions=[rule("mcp__disks__*", "*", "deny")])
-    for one in (helper, lead):
-        (await people.http.put(f"/agents/{one['name']}", json=one)).raise_for_status()
-    for name, status in (("wipe_disk", 202), ("wipe_disc", 422)):
-        task = {"agent": "wiper-lead", "input": "x", "permissions": [rule(name, "*", "deny")]}
-        assert (await people.http.post("/tasks", json=task)).status_code == status
 
 
 async def results(stack: Stack, task_id: str) -> list[dict[str, Any]]:
@@ -164,16 +139,6 @@ async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
     assert [one["id"] for one in await waiting(people, task_id)] == [request["id"]]
     await answered(people, task_id, {"approved": True, "arguments": {"command": "touch b"}})
     assert await exists(people, task_id, "b")
-
-
-async def test_an_inline_subagent_asks_under_its_parents_rules(people: Stack) -> None:
-    inline = ("delegate", {"agent": "asking-helper", "prompt": steps([bash("danger")])})
-    task_id = await people.submit(calls(inline), "asking-lead", permissions=[rule("bash", "rm *", "deny")])
-    [request] = await waiting(people, task_id)
-    assert request["details"]["rule"] == rule("bash", "danger*", "ask")
-    refused = await answer(people, task_id, request["id"], {"approved": True, "arguments": {"command": "rm x"}})
-    assert (refused.status_code, refused.json()["rule"]) == (422, rule("bash", "rm *", "deny"))
-    await answered(people, task_id, {"approved": False})
 
 
 async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
@@ -330,46 +295,19 @@ async def test_rights_decide_who_may_answer_and_who_may_approve(people: Stack) -
     }
 
 
-async def test_a_task_may_forbid_a_subagent(people: Stack) -> None:
-    task = ("task", {"agent": "asking-helper", "prompt": "x", "description": "not at all"})
-    inline = ("delegate", {"agent": "asking-helper", "prompt": "x"})
-    rules = [rule("delegation", "asking-*", "deny")]
-    record = await people.run(calls(task, inline), "asking-lead", permissions=rules)
-    said = await output(people, record["task_id"])
-    assert said.count("There is no subagent 'asking-helper' for you. Available: mute-helper.") == 2
-    assert said.count("A rule forbids it: deny delegation \"asking-*\", here 'asking-helper'.") == 2
-    reported = [one.get("rule") for one in of_type(await people.events(record["task_id"]), "tool_returned")]
-    assert reported == [rules[0], rules[0]]
-    whole = (await people.http.get(f"/conversations/{record['task_id']}")).json()
-    assert [one["children"] for one in whole["sessions"]] == [[]]
-
-
 FETCH = ("fetch_url", {"url": "http://127.0.0.1:1/"})
 WRITES = ("write_file", {"path": "src/a", "content": "x"})
 
 
 @pytest.mark.proves("S0-B48", "S3-B05")
-@pytest.mark.parametrize("way", ["delegate", "task"])
 @pytest.mark.parametrize(
-    ("spec", "lost"),
+    ("way", "spec", "lost"),
     [
-        ({}, set()),
-        (
-            {"boundary": {"tools": ["delegate", "task", "write_file"]}},
-            {
-                "bash",
-                "fetch_url",
-                "list_files",
-                "read_file",
-                "edit_file",
-                "save_artifact",
-                "ledger_once",
-                "ledger_again",
-            },
-        ),
-        ({"boundary": {"hosts": ["example.org"]}}, {"bash", "fetch_url", "ledger_once", "ledger_again"}),
-        ({"boundary": {"paths": ["docs/*"]}}, {"bash", "write_file", "ledger_once", "ledger_again"}),
-        ({"permissions": [rule("write_file", "*", "deny"), rule("bash", "*", "deny")]}, {"write_file", "bash"}),
+        ("task", {}, set()),
+        ("delegate", {"boundary": {"tools": ["delegate", "task", "write_file"]}}, {"bash", "fetch_url"}),
+        ("task", {"boundary": {"hosts": ["example.org"]}}, {"bash", "fetch_url"}),
+        ("delegate", {"boundary": {"paths": ["docs/*"]}}, {"bash", "write_file"}),
+        ("task", {"permissions": [rule("write_file", "*", "deny"), rule("bash", "*", "deny")]}, {"write_file", "bash"}),
     ],
     ids=["nothing", "tools", "hosts", "paths", "rules"],
 )

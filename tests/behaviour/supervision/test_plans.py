@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.conversations.talk import Gate, agent, chain
-from tests.behaviour.supervision.people import answer, answered, bash, output, plan, waiting
+from tests.behaviour.supervision.people import answer, answered, bash, plan, waiting
 from tests.support.stack import Stack, eventually, of_type, steps
 
 pytestmark = pytest.mark.together
@@ -92,20 +92,6 @@ async def test_an_approval_that_contradicts_itself_is_refused(
     stack, task_id, request_id = planned
     said = await answer(stack, task_id, request_id, value)
     assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, pointer), said.text
-
-
-async def test_plan_without_an_answer_is_denied_after_its_timeout(people: Stack) -> None:
-    config = APPROVAL | {"input_timeout": 1_000, "on_input_timeout": "deny"}
-    record = await people.run(steps([plan("touch")], [bash("touch late")]), config=config)
-    assert record["reason"] == "goal_reached" and not await exists(people, record["task_id"], "late")
-    assert "Nothing with an effect may run" in await output(people, record["task_id"])
-
-
-async def test_an_agent_that_cannot_plan_is_not_asked_for_a_plan(people: Stack) -> None:
-    planless = {"name": "planless", "description": "Acts.", "prompt": "Act.", "tools": ["bash"]}
-    assert (await people.http.put("/agents/planless", json=planless)).is_success
-    said = await people.http.post("/tasks", json={"agent": "planless", "input": "x", "config": APPROVAL})
-    assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, "/config/approval_required")
 
 
 @pytest.mark.proves("S1-41")

@@ -1,19 +1,13 @@
 """Questions to people: asked, listed, answered once, refused with a reason, and always ended."""
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from errand import AsyncErrand
 
 from domain.sessions.writes import ENDED_FIRST
 from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
-from tests.support.command import cli
 from tests.support.many_rows import copy_request
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -136,57 +130,6 @@ async def test_answer_that_is_repeated_with_its_key_gets_the_first_response(peop
     assert len(of_type(await people.events(task_id), "input_received")) == 1
 
 
-async def test_client_and_command_answer_although_the_first_reply_is_lost(people: Stack) -> None:
-    for sends in ("client", "command"):
-        task_id = await people.submit(calls(ask("Which port?")), "asker")
-        [request] = await waiting(people, task_id)
-        async with reply_losing_proxy(people.url, b"/input HTTP") as (url, lost):
-            if sends == "client":
-                async with AsyncErrand(url) as client:
-                    await client.answer(task_id, "443", request=request["id"])
-            else:
-                done = await cli(people, "answer", task_id, request["id"], "443", ERRAND_URL=url)
-                assert done.exit_code == 0, done.output
-        assert len(lost) == 1
-        await people.wait(task_id)
-        assert "443" in await output(people, task_id)
-
-
-@asynccontextmanager
-async def reply_losing_proxy(target: str, marker: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Closes the connection instead of passing on the first reply to a request with this marker."""
-    host, port, lost = urlsplit(target).hostname, urlsplit(target).port, list[bytes]()
-    served = list[asyncio.Task[None] | None]()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.append(asyncio.current_task())
-        answer, request = await asyncio.open_connection(host, port)
-        sent = b""
-
-        async def forward() -> None:
-            nonlocal sent
-            while piece := await reader.read(65_536):
-                sent += piece
-                request.write(piece)
-            request.close()
-
-        forwarding = asyncio.create_task(forward())
-        while piece := await answer.read(65_536):
-            if marker in sent and not lost:
-                lost.append(piece)
-                break
-            writer.write(piece)
-        forwarding.cancel()
-        for one in (request, writer):
-            one.close()
-            with contextlib.suppress(ConnectionError):
-                await one.wait_closed()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", lost
-        await asyncio.wait([task for task in served if task], timeout=10)
-
-
 @pytest.mark.proves("S1-15", "F-11")
 @pytest.mark.parametrize(
     ("config", "reason", "text"),
@@ -303,20 +246,6 @@ async def test_question_of_a_subagent_that_may_not_ask_reaches_its_parent_who_as
     started = of_type(await people.events(task_id), "subagent_started")
     resumed = (await people.http.get(f"/sessions/{started[1]['child_session_id']}")).json()
     assert (resumed["parent_session_id"], resumed["status"]) == (child, "completed")
-
-
-async def test_the_shipped_assistant_asks_and_works_with_the_answer(people: Stack) -> None:
-    """The page about supervision shows this to newcomers, with the offline model."""
-    task_id = await people.submit("Ask me how many prime numbers I want, then print them", "assistant")
-    [request] = await waiting(people, task_id)
-    assert (request["kind"], request["question"]) == ("clarification", "How many prime numbers do you want?")
-    refused = await answer(people, task_id, request["id"], "seven")
-    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/input")
-    assert (await answered(people, task_id, 7))["reason"] == "goal_reached"
-    assert "7 prime numbers: 2, 3, 5, 7, 11, 13, 17." in await output(people, task_id)
-    unheard = {"input_timeout": 1_000, "on_input_timeout": "deny", "ttl": 60_000}
-    record = await people.run("Ask me how many primes I want, then print them", "assistant", config=unheard)
-    assert "have no answer: Nobody answered in time." in await output(people, record["task_id"])
 
 
 async def test_cancelled_task_leaves_no_question_open(people: Stack) -> None:

@@ -58,13 +58,6 @@ async def test_missing_variables_are_requested_together_before_the_first_step(pe
     assert of_type(await people.events(further), "input_required") == []
 
 
-async def test_task_with_all_variables_asks_nobody(people: Stack) -> None:
-    given = {"city": "Oslo", "day": "Monday", "note": "rain"}
-    record = await people.run("[[script:say text=hi]]", "strict-guide", context={"variables": given})
-    assert record["reason"] == "goal_reached"
-    assert "- city: Oslo\n- day: Monday\n- note: rain\n" in await system(people, record["task_id"])
-
-
 @pytest.mark.parametrize(
     ("agent", "given", "kind", "pointers"),
     [
@@ -82,14 +75,6 @@ async def test_task_with_unusable_variables_is_refused(
     said = await people.http.post("/tasks", json=body)
     assert (said.status_code, said.json()["type"]) == (422, f"urn:errand:problem:{kind}")
     assert [one["pointer"] for one in said.json()["errors"]] == pointers
-
-
-async def test_agent_learns_which_variables_it_will_not_have(people: Stack) -> None:
-    config = {"input_timeout": 1_000, "on_input_timeout": "deny"}
-    record = await people.run("[[script:say text=hi]]", "guide", config=config)
-    assert record["reason"] == "goal_reached"
-    [note] = [node["body"]["text"] for node in await people.nodes(record["task_id"]) if node["kind"] == "note"]
-    assert note.startswith("Nobody gave these variables in time: city, day.")
 
 
 async def test_a_child_asks_for_its_variables_if_it_may_and_is_refused_if_not(people: Stack) -> None:
