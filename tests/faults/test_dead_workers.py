@@ -1,17 +1,13 @@
 """Calls of a worker that was killed: the next worker ends them, and never those of a worker that only pauses."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import pytest
 import pytest_asyncio
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 
-from activities import dead_workers
 from activities.dead_workers import end_calls
 from domain.ids import new_id
 from store import workers
@@ -85,40 +81,6 @@ async def test_workflow_task_of_a_killed_worker_goes_to_another_within_seconds(s
     [timed_out] = [event for event in events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT]
     scheduled = events[timed_out.workflow_task_timed_out_event_attributes.scheduled_event_id - 1]
     assert timed_out.event_time.ToDatetime() - scheduled.event_time.ToDatetime() < timedelta(seconds=5)
-
-
-async def test_attempt_that_began_meanwhile_is_left_alone(
-    stack: Stack, named: tuple[str, Pool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, pool = named
-    task_id = await stack.submit("[[script:say words=30 delay=0.2]]")
-    await stack.seen(task_id, "message_delta")
-    holder, _ = await running(stack, task_id)
-    service, supervisor = stack.client.workflow_service, contextlib.ExitStack()
-    reset = service.reset_sticky_task_queue
-
-    async def reset_late(*request: Any, **options: Any) -> Any:
-        """By now the call has begun again on another worker."""
-        supervisor.close()
-        await stack.back("worker", killed)
-
-        async def begun() -> bool:
-            return (await running(stack, task_id))[1] == 2
-
-        await eventually(begun, what="the second attempt")
-        return await reset(*request, **options)
-
-    monkeypatch.setattr(dead_workers, "ASK_WITHIN", timedelta(seconds=20))
-    monkeypatch.setattr(dead_workers, "ALL_WITHIN_S", 60.0)
-    with supervisor:
-        supervisor.enter_context(stack.frozen_supervisor())
-        killed = await stack.kill("worker")
-        await eventually(lambda: _is_dead(pool, name, holder), what="its connections are closed")
-        monkeypatch.setattr(service, "reset_sticky_task_queue", reset_late)
-        await end_calls(pool, stack.client, name)
-    assert (await stack.wait(task_id))["status"] == "completed"
-    events = (await stack.session(task_id).fetch_history()).events
-    assert max(event.activity_task_started_event_attributes.attempt for event in events) == 2
 
 
 async def test_calls_of_a_worker_that_pauses_are_left_alone(stack: Stack, named: tuple[str, Pool]) -> None:

@@ -5,9 +5,7 @@ from tests.planted.bug import Bug
 _GRAPHS = "tests/behaviour/graphs"
 _HOOKS = (f"{_GRAPHS}/test_hooks.py",)
 _VARIABLES = (f"{_GRAPHS}/test_variables.py",)
-_COMPACTION = (f"{_GRAPHS}/test_bad_graphs.py", "tests/unit/domain/test_checkpoint.py")
 _INVARIANTS = (f"{_GRAPHS}/test_bad_graphs.py",)
-_HANDLERS = (f"{_GRAPHS}/test_handlers.py",)
 _SCOPE = ("tests/unit/domain/agents/test_variable_scope.py",)
 
 BUGS = [
@@ -38,13 +36,6 @@ BUGS = [
         hangs=True,
     ),
     Bug(
-        "what a hook makes of a reply is not stored",
-        "activities/model/call_model.py",
-        "            turn.replace_text(said)\n",
-        "            turn.text = said\n",
-        _HOOKS,
-    ),
-    Bug(
         "a failing guard lets a call pass",
         "activities/hooks/run_hooks.py",
         "                    if call.point is HookPoint.BEFORE_TOOL:  # it may be a guard: fail closed",
@@ -61,22 +52,6 @@ BUGS = [
         "tenant": _values_of(values, TENANT),
 """,
         (*_SCOPE, *_VARIABLES),
-    ),
-    Bug(
-        "later turns keep a value that the tenant removed",
-        "api/submission/rules.py",
-        "    before = {**drop_shared(before), **common}",
-        "    before = {**before, **common}",
-        _VARIABLES,
-    ),
-    Bug(
-        "a secret of the tenant is a text where an agent calls it one",
-        "store/variables.py",
-        "        return name_shared({**secrets, **seal(texts)}, seal(deployments))",
-        "        unseal = self._keys.unseal\n"
-        '        texts |= {name: unseal(one, tenant, "variable", name) for name, one in secrets.items()}\n'
-        "        return name_shared(seal(texts), seal(deployments))",
-        _VARIABLES,
     ),
     Bug(
         "a scoped variable is inherited",
@@ -100,46 +75,11 @@ BUGS = [
         ("tests/behaviour/conversations/test_handoff.py",),
     ),
     Bug(
-        "a stop while a hook looks at a reply loses the reply",
-        "activities/model/call_model.py",
-        "            if not cancel_requested():\n                raise\n        else:\n",
-        "            raise\n        else:\n",
-        (f"{_GRAPHS}/test_hooks.py::test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks",),
-    ),
-    Bug(
-        "a hook that takes too long is waited for",
-        "activities/hooks/run_hooks.py",
-        "await run_within(seconds, _run(hook, moment, state))",
-        "await run_within(600, _run(hook, moment, state))",
-        (f"{_GRAPHS}/test_hooks.py::test_failing_hooks_are_reported_and_cost_the_session_nothing",),
-    ),
-    Bug(
-        "a context is shortened only when a request is refused",
-        "activities/model/models.py",
-        "usage.tokens > 0.8 * window",
-        "usage.tokens > 80 * window",
-        _COMPACTION[:1],
-    ),
-    Bug(
-        "a side is shown the other side's checkpoint",
-        "domain/messages.py",
-        "        if nodes[place].kind == SUMMARY and nodes[place].side == side:",
-        "        if nodes[place].kind == SUMMARY:",
-        _COMPACTION,
-    ),
-    Bug(
         "calls of a side run at the same time",
         "workflows/session/loop.py",
         "act(session, line, reply, run_line, last=_ending_tools(side))",
         "act(session, line, reply, run_line)",
         _INVARIANTS,
-    ),
-    Bug(
-        "a handler's reply does not end the session",
-        "activities/handlers/call_handler.py",
-        "        turn.ends, turn.status = reply.ends,",
-        "        turn.ends, turn.status = None,",
-        _HANDLERS,
     ),
     Bug(
         "a hook that blocks stalls its worker",

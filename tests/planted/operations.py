@@ -40,18 +40,4 @@ BUGS = [
         "AND s.status = ''",
         (f"{_API}/routes/test_files.py",),
     ),
-    Bug(
-        "any page calls Temporal's HTTP API",
-        "deploy/temporal.py",
-        "for key, value in (FLAGS | closed).items():",
-        "for key, value in FLAGS.items():",
-        (f"{_DEPLOY}/test_temporal_guarded.py",),
-    ),
-    Bug(
-        "a part that worked is given up",
-        "deploy/supervisor.py",
-        "if failures >= GIVE_UP_AFTER and not supervised.was_ready:",
-        "if failures >= GIVE_UP_AFTER:",
-        (f"{_DEPLOY}/test_supervisor.py",),
-    ),
 ]

@@ -2,7 +2,6 @@
 
 from tests.planted.bug import Bug
 
-_TREES = "tests/faults/test_other_runs_of_trees.py"
 _STORE = "tests/behaviour/store"
 _RUNS = (f"{_STORE}/test_runs.py", "tests/faults/test_other_runs.py")
 _RENEWAL = ("tests/behaviour/workflows/test_continue_as_new.py",)
@@ -44,46 +43,11 @@ BUGS = [
         (f"{_STORE}/test_tool_calls.py",),
     ),
     Bug(
-        "another run begins an inline delegate anew",
-        "activities/delegation/spawn.py",
-        "if call.resumed else None",
-        "if call.resumed and not line else None",
-        (f"{_TREES}::test_nothing_is_repeated[delete]",),
-    ),
-    Bug(
-        "another run does not know which subagents have ended",
-        "store/runs.py",
-        'ended=[row["id"] for row in reversed(children) if not row["live"]],',
-        "ended=[],",
-        _RUNS[:1],
-    ),
-    Bug(
         "another run makes the calls of a reply a second time",
         "store/runs.py",
         "    return None if reply.interrupted else reply",
         "    return None",
         _RUNS[:1],
-    ),
-    Bug(
-        "a lost workflow is closed instead of continued",
-        "activities/sessions/sweep.py",
-        "if error.status is RPCStatusCode.NOT_FOUND:\n                return None",
-        "if error.status is RPCStatusCode.NOT_FOUND:\n                return False",
-        ("tests/faults/test_other_runs.py::test_steps_that_were_committed_are_not_repeated",),
-    ),
-    Bug(
-        "an answer given while Temporal was away is not passed on",
-        "activities/sessions/sweep.py",
-        "await self._conversations.signal_answer(session.id, request_id)",
-        "assert request_id",
-        ("tests/behaviour/activities/test_sweep.py", "tests/faults/test_accepted_meanwhile.py"),
-    ),
-    Bug(
-        "a null signal reaches its handler",
-        "workflows/argument_guard.py",
-        "if not _fit(_definition().signals.get(input.signal), input.args):",
-        "if input.args is None:",
-        ("tests/behaviour/workflows/test_malformed_arguments.py",),
     ),
     Bug(
         "a message that is signalled again is taken again",
@@ -99,22 +63,6 @@ BUGS = [
         "self.context.state.inbox = []\n"
         '                workflow.continue_as_new(start.model_copy(update={"carried": self.context.state}))',
         _RENEWAL,
-    ),
-    Bug(
-        "a renewed conversation forgets the turns that wait",
-        "workflows/conversation/workflow.py",
-        "carried = self.state.carry_over(workflow.now())",
-        "carried = self.state.carry_over(workflow.now())\n"
-        "                    for thread in carried.threads.values():\n"
-        "                        thread.queue = []",
-        _RENEWAL,
-    ),
-    Bug(
-        "a queue begins in the order in which its starts arrive",
-        "store/sessions.py",
-        "    return first or session_id\n",
-        "    return session_id\n",
-        ("tests/behaviour/channels/test_addresses.py",),
     ),
     Bug(
         "a message is read again",
@@ -164,20 +112,6 @@ BUGS = [
         "line.step\n        if reply.calls and repeats_itself(",
         "line.step\n        if line.is_main and reply.calls and repeats_itself(",
         ("tests/behaviour/limits/test_loops.py",),
-    ),
-    Bug(
-        "the pieces of a text are deleted while its session runs",
-        "store/functions/append_session_events.sql",
-        "    IF ends THEN\n",
-        "    IF ends OR mine > 3 THEN\n",
-        ("tests/behaviour/activities/test_sweep.py",),
-    ),
-    Bug(
-        "a stop that Temporal did not take is forgotten",
-        "activities/sessions/sweep.py",
-        "unheard = await sessions.find_unheard(self._pool, STARTING_SECONDS)",
-        "unheard: list[tuple[str, str, str]] = []",
-        ("tests/faults/test_accepted_meanwhile.py::test_requests_are_passed_on_when_temporal_is_back",),
     ),
     Bug(
         "a repeat is handled while another process handles the request",

@@ -5,16 +5,9 @@ from tests.planted.bug import Bug
 
 _STORE, _SQL = "tests/behaviour/store", "store/functions"
 _ACCEPT, _BUDGETS = (f"{_STORE}/test_accept.py",), (f"{_STORE}/test_budgets.py",)
-_RECIPIENTS, _AUDIT = (f"{_STORE}/test_recipients.py",), (f"{_STORE}/test_audit.py",)
+_RECIPIENTS = (f"{_STORE}/test_recipients.py",)
 
 BUGS = [
-    Bug(
-        "a page on another port of the host uses the console's cookie",
-        "api/http/auth.py",
-        'headers.get("sec-fetch-site") == ["same-origin"]',
-        'headers.get("sec-fetch-site") in (["same-origin"], ["same-site"])',
-        ("tests/behaviour/api/test_console.py::test_changes_by_cookie_must_come_from_this_address",),
-    ),
     Bug(
         "retention keeps what came in through a face",
         f"{_SQL}/remove_content.sql",
@@ -28,20 +21,6 @@ BUGS = [
         "            if judged.action is not Action.ALLOW:",
         "            if judged.action is Action.DENY:",
         ("tests/behaviour/graphs/test_attachments.py::test_file_that_cannot_be_attached_starts_no_subagent",),
-    ),
-    Bug(
-        "an event that the filter drops answers a wait",
-        "api/conversations/arrivals.py",
-        "if rules.correlation and holds else None",
-        "if rules.correlation else None",
-        ("tests/behaviour/triggers/test_waits.py::test_an_event_that_the_filter_drops_answers_no_wait",),
-    ),
-    Bug(
-        "a chain that was deleted is whole for the reader of its task",
-        "store/audit.py",
-        "if verdict.found is None and not verdict.entries:",
-        "if verdict.found is None and verdict.entries < 0:",
-        _AUDIT,
     ),
     Bug(
         "a caller's smaller budget does not hold in a mission",
@@ -86,12 +65,5 @@ BUGS = [
         "        DELETE FROM idempotency WHERE tenant = s.tenant AND key = idem.key;",
         "        NULL;",
         _ACCEPT,
-    ),
-    Bug(
-        "a disabled subscription is notified",
-        f"{_SQL}/give_notice.sql",
-        "          JOIN subscriptions sub ON sub.tenant = e.tenant AND sub.status = 'active'\n         WHERE CASE",
-        "          JOIN subscriptions sub ON sub.tenant = e.tenant\n         WHERE CASE",
-        _RECIPIENTS,
     ),
 ]

@@ -4,31 +4,16 @@ from tests.planted.bug import Bug
 
 _GRAPHS = "tests/behaviour/graphs"
 _SUBAGENTS = (f"{_GRAPHS}/test_subagent_tools.py",)
-_IMMEDIATE = (f"{_GRAPHS}/test_immediate.py",)
 _MODES = (f"{_GRAPHS}/test_modes.py",)
 _TERMINATE = (f"{_GRAPHS}/test_terminate.py",)
 
 BUGS = [
-    Bug(
-        "an optional subagent is there whatever its variable says",
-        "domain/conversations/subagents.py",
-        'variables.get(tool.optional, "").strip().lower() in ENABLED',
-        'variables.get(tool.optional, "true").strip().lower() != "x"',
-        (*_SUBAGENTS, *_IMMEDIATE),
-    ),
     Bug(
         "a child that is explicit reports all the same",
         "activities/delegation/plan.py",
         "            reports=DeliveryMode.EXPLICIT if terms.explicit else DeliveryMode.WAKE,",
         "            reports=DeliveryMode.WAKE,",
         _SUBAGENTS,
-    ),
-    Bug(
-        "the second file of a name overwrites the first",
-        "domain/conversations/mailbox.py",
-        "    while path in taken:",
-        "    while not path and taken:",
-        ("tests/unit/domain/test_conversations.py", f"{_GRAPHS}/test_attachments.py"),
     ),
     Bug(
         "an instance that is there is created again",
@@ -59,24 +44,10 @@ BUGS = [
         _TERMINATE,
     ),
     Bug(
-        "messages to a busy thread are taken one by one, the newest first",
-        "workflows/session/context.py",
-        "        taken, self.state.inbox = self.state.inbox, []\n",
-        "        taken, self.state.inbox = self.state.inbox[-1:], self.state.inbox[:-1]\n",
-        _TERMINATE,
-    ),
-    Bug(
         "files that a child hands over stay with it",
         "activities/sessions/finish.py",
         "        if gained.keys() - known.keys():  # else an earlier attempt has copied them",
         "        if gained.keys() & known.keys():",
         (f"{_GRAPHS}/test_attachments.py::test_files_of_failures_and_results_arrive_before_the_message",),
-    ),
-    Bug(
-        "files of a message to a working child are not copied",
-        "store/conversations.py",
-        "        if files is not None and files[1]:\n            workspace_id, manifest = files\n",
-        "        if files is not None and not files:\n            workspace_id, manifest = files\n",
-        (f"{_GRAPHS}/test_attachments.py::test_files_sent_to_a_running_subagent_arrive_before_the_message",),
     ),
 ]

@@ -12,7 +12,7 @@ from tests.behaviour.console.test_views import define
 from tests.behaviour.conversations.talk import Talk, say
 from tests.behaviour.supervision.people import answer, bash, waiting
 from tests.support.many_rows import copy_task
-from tests.support.stack import Stack, calls, eventually
+from tests.support.stack import Stack, calls
 
 pytestmark = needs_browser
 
@@ -120,34 +120,6 @@ async def test_answer_given_while_the_server_is_away_is_kept_and_sent_once(stack
     await page.unroute_all()
     await expect(card).to_have_count(0)  # the request is settled, although the answer of this page failed
     assert (await stack.wait(task_id))["status"] == "completed"
-
-
-async def test_lost_feed_is_asked_for_again_and_a_refused_one_is_not(stack: Stack, opened: Opener) -> None:
-    task_id = (await stack.run("a task whose content is removed"))["task_id"]
-    page = await opened("about:blank")
-    await page.clock.install()
-    asked: list[str] = []
-    page.on("request", lambda found: asked.append(urlsplit(found.url).path))
-
-    async def requests(view: str, least: int) -> int:
-        """Count the requests for the events of this address: wait for at least this many, then for another minute."""
-        await page.goto(f"{stack.url}/#/{view}")
-
-        async def reached() -> bool:
-            await page.clock.run_for(1_000)
-            return asked.count(f"/{view}/events") >= least
-
-        await eventually(reached, what=f"{least} requests of {view}")
-        await page.clock.run_for(60_000)
-        return asked.count(f"/{view}/events")
-
-    await stack.pool.execute("UPDATE sessions SET content_removed_at = now() WHERE id = $1", task_id)
-    assert await requests(f"tasks/{task_id}", 1) == 1
-    await expect(page.locator("main")).to_contain_text("was removed when it had been kept long enough")
-    assert await requests(f"tasks/{'0' * 26}", 1) == 1
-    await expect(page.locator("h1")).to_have_text("Not found")
-    await page.route(re.compile(f"/conversations/{task_id}/events"), lambda route: route.abort())
-    assert await requests(f"conversations/{task_id}", 6) >= 6
 
 
 async def test_place_in_a_long_list_is_kept_while_rows_are_added(stack: Stack, opened: Opener) -> None:

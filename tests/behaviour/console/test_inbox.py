@@ -205,27 +205,6 @@ async def test_slower_of_two_browsers_sees_who_answered_first(stack: Stack, brow
     assert first in pages
 
 
-async def test_mine_are_the_requests_of_the_tasks_that_this_person_began(stack: Stack, opened: Opener) -> None:
-    await define(stack)
-    _, other = await keys.create(stack.pool, "default", "another", list(Right))
-    body = {"agent": "careful", "input": calls(bash("touch theirs"))}
-    began = await stack.http.post("/tasks", json=body, headers={"Authorization": f"Bearer {other}"})
-    [theirs] = await waiting(stack, foreign := began.json()["task_id"])
-    [ours] = await waiting(stack, own := await stack.submit(calls(bash("touch ours")), "careful"))
-    page = await opened(f"{stack.url}/#/inbox/{theirs['id']}")
-    rows = {one["id"]: page.locator(f'[data-id="{one["id"]}"]') for one in (ours, theirs)}
-    for row in rows.values():
-        await expect(row).to_be_visible()
-    await page.get_by_label("Mine").check()
-    await expect(rows[theirs["id"]]).to_have_count(0)
-    await expect(rows[ours["id"]]).to_be_visible()
-    await expect(page.locator(f'[data-request="{theirs["id"]}"]')).to_have_count(0)
-    await page.get_by_label("Mine").uncheck()
-    await expect(rows[theirs["id"]]).to_be_visible()
-    await stack.cancel(own)
-    await stack.cancel(foreign)
-
-
 async def test_inbox_shows_all_requests_nearest_deadline_first(stack: Stack, opened: Opener) -> None:
     await define(stack)
     task_id = await stack.submit(calls(bash("touch many")), "careful")

@@ -14,7 +14,6 @@ from temporalio.worker import Worker
 
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.conversations.talk import AGENTS as TEAM
-from tests.behaviour.conversations.talk import Gate, chain
 from tests.behaviour.supervision.people import waiting
 from tests.support.git_server import git, make_repository
 from tests.support.pictures import png
@@ -163,28 +162,6 @@ async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_
 async def bar_width(bar: Locator) -> float:
     box = await bar.bounding_box()
     return box["width"] if box else 0
-
-
-async def test_last_step_is_followed_until_another_is_chosen(stack: Stack, opened: Opener) -> None:
-    for definition in TEAM:
-        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
-    gates = [Gate(), Gate(), Gate()]
-    task_id = await stack.submit(chain(*([one.call] for one in gates)), "lead")
-    await stack.seen(task_id, "tool_called")
-    page = await opened(f"{stack.url}/#/tasks/{task_id}")
-    chip, follow = page.locator(".step .chip"), page.get_by_role("button", name="Follow")
-    await expect(chip).to_have_text("Step 1")
-    gates[0].open()
-    await expect(chip).to_have_text("Step 2")
-    await page.keyboard.press("k")
-    await expect(chip).to_have_text("Step 1")
-    gates[1].open()
-    await expect(page.locator('[data-row$=":3"]')).to_be_visible()
-    await expect(chip).to_have_text("Step 1")  # it never changes without a choice
-    await follow.click()
-    await expect(chip).to_have_text("Step 3")
-    gates[2].open()
-    await stack.wait(task_id)
 
 
 async def test_pictures_are_shown_with_the_call_in_the_chat_and_in_the_shared_file(

@@ -52,41 +52,6 @@ async def test_run_asks_at_the_terminal(people: Stack, environment: dict[str, st
     assert "second-edited" in made and "first" not in made and "second" not in made
 
 
-async def test_always_is_a_rule_for_this_conversation_alone(people: Stack, environment: dict[str, str]) -> None:
-    again = steps([bash("touch a")], [bash("touch a")], [bash("touch b && touch a")], [bash("touch b c")])
-
-    def say_always() -> None:
-        with Terminal("run", "careful", again, env=environment) as shown:
-            shown.expect("allows bash touch a without asking, in this conversation only")
-            shown.expect("no network")  # of its command
-            shown.expect("Approve?")
-            shown.type("approve")
-            shown.expect("'approve' is none of them")
-            shown.expect("Approve?")
-            shown.type("a")
-            # the same command runs again without a question; combined with another command it does not
-            shown.expect("command: touch b && touch a")
-            shown.expect("Approve?")
-            shown.type("ae")
-            for added in ("", " *", ""):  # the whole command and its two parts
-                shown.expect("allow bash")
-                shown.type(added)
-            shown.expect("completed (goal_reached)")
-            assert shown.text.count("May bash run") == 2
-
-    await asyncio.to_thread(say_always)
-    task_id = await newest(people)
-    body = {"input": calls(bash("touch a")), "transport": "stream", "conversation_id": task_id}
-    further = (await people.http.post("/conversations/run", json=body)).json()["session_id"]
-    assert (await people.wait(further))["status"] == "completed"  # the rule applies to later turns
-    other = await people.submit(calls(bash("touch a")), "careful")
-    [request] = await waiting(people, other)  # and to no other conversation
-    assert request["details"]["always"] == ["touch a"]
-    denied = {"response_to": request["id"], "input": {"approved": False, "always": ["*"]}}
-    assert (await people.http.post(f"/tasks/{other}/input", json=denied)).status_code == 422
-    await people.cancel(other)
-
-
 async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment: dict[str, str]) -> None:
     definition = agent("planner-in-chat", may_ask=True, permissions=[{"permission": "bash", "action": "ask"}])
     assert (await people.http.put("/agents/planner-in-chat", json=definition)).is_success

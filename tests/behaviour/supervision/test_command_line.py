@@ -2,7 +2,7 @@
 
 import json
 
-from tests.behaviour.supervision.people import agent, ask, bash, output, plan, waiting
+from tests.behaviour.supervision.people import ask, bash, output, plan, waiting
 from tests.support.command import cli
 from tests.support.stack import Stack, calls, steps
 
@@ -82,29 +82,3 @@ async def test_answer_and_approve_commands_settle_requests(people: Stack) -> Non
     reported = (await cli(people, "attach", task_id)).stdout
     assert f'./errand answer {task_id} {request["id"]} "…"' in reported
     assert "? May this plan be carried out?" in reported and "answered by" in reported
-
-
-async def test_results_and_variables_are_given_from_the_command_line(people: Stack) -> None:
-    variables = {"city": "where to look", "day": "when"}
-    definition = agent("local-guide", may_ask=True, variables=variables)
-    assert (await people.http.put("/agents/local-guide", json=definition)).is_success
-    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
-    task_id = await people.submit(
-        calls(("look_up", {"n": 1}), ("look_up", {"n": 2})), "local-guide", config={"external_tools": [tool]}
-    )
-    await waiting(people, task_id)
-    mine = ("inbox", "--conversation", task_id)
-    shown = (await cli(people, *mine)).stdout
-    assert "  city: where to look\n  day: when\n" in shown and '--json-value \'{"NAME": "…"}\'' in shown
-    later = await cli(people, *mine, "--answer", input="Oslo\n\n")
-    assert "left open" in later.stderr
-    assert (await cli(people, *mine, "--answer", input="Oslo\nMonday\n")).exit_code == 0
-    first, second = await waiting(people, task_id, 2)
-    shown = (await cli(people, *mine)).stdout
-    assert "  n: 1\n" in shown and "--json-value '{\"result\": …}'" in shown
-    said = await cli(people, "answer", task_id, first["id"], "--json-value", '{"result": "paid"}')
-    assert said.exit_code == 0, said.output
-    assert [one["id"] for one in await waiting(people, task_id)] == [second["id"]]
-    assert (await cli(people, *mine, "--answer", input='{"paid": false}\n')).exit_code == 0
-    await people.wait(task_id)
-    assert await output(people, task_id) == 'look_up returned: paid\nlook_up returned: {"paid": false}'

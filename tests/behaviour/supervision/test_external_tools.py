@@ -135,11 +135,10 @@ async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(peopl
     assert kept == 0
 
 
-@pytest.mark.parametrize("rule", ["deny", "ask"])
-async def test_a_callers_tool_replaces_the_agents_tool_of_its_name(people: Stack, rule: str) -> None:
+async def test_a_callers_tool_replaces_the_agents_tool_of_its_name(people: Stack) -> None:
     """The agent's own is neither offered nor run, and its author's rules are not about the caller's; the task's are."""
-    name = f"replaced-{rule}"
-    rules = [{"permission": "bash", "action": rule}, {"permission": "ask_user", "action": rule}]
+    name = "replaced"
+    rules = [{"permission": "bash", "action": "deny"}, {"permission": "ask_user", "action": "ask"}]
     put = await people.http.put(f"/agents/{name}", json=agent(name, may_ask=True, permissions=rules))
     assert put.is_success, put.text
     brought = [TOOL | {"name": one} for one in ("bash", "ask_user", "update_plan")]

@@ -331,3 +331,26 @@ async def test_bounds_of_a_task_hold_for_the_subagents_of_a_parent_without_tools
     assert made["fetch_url"] == "failed"  # nothing answers there; if it is lost, the rules say so first
     said = await output(people, record["task_id"])
     assert ("this call of fetch_url" in said) == ("fetch_url" in lost)
+
+
+async def test_always_is_a_rule_for_this_conversation_alone(people: Stack) -> None:
+    again = steps([bash("touch a")], [bash("touch a")], [bash("touch b && touch a")])
+    task_id = await people.submit(again, "careful")
+    [first] = await waiting(people, task_id)
+    assert first["details"]["always"] == ["touch a"]
+    always = {"approved": True, "always": ["touch a"]}
+    assert (await answer(people, task_id, first["id"], always)).status_code == 202
+
+    async def combined() -> Any:
+        return [one for one in await waiting(people, task_id) if one["details"]["arguments"]["command"] != "touch a"]
+
+    await eventually(combined, what="the same command runs again without a question, combined with another it does not")
+    await answered(people, task_id, {"approved": True})
+    body = {"input": calls(bash("touch a")), "transport": "stream", "conversation_id": task_id}
+    further = (await people.http.post("/conversations/run", json=body)).json()["session_id"]
+    assert (await people.wait(further))["status"] == "completed"  # the rule applies to later turns
+    other = await people.submit(calls(bash("touch a")), "careful")
+    [request] = await waiting(people, other)  # and to no other conversation
+    denied = await answer(people, other, request["id"], {"approved": False, "always": ["*"]})
+    assert denied.status_code == 422
+    await people.cancel(other)

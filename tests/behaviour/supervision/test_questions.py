@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from domain.sessions.writes import ENDED_FIRST
-from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
-from tests.support.many_rows import copy_request
-from tests.support.stack import Stack, calls, eventually, of_type, steps
+from tests.behaviour.supervision.people import answer, answered, ask, output, waiting
+from tests.support.stack import Stack, calls, of_type, steps
 
 pytestmark = pytest.mark.together
 
@@ -36,35 +35,6 @@ async def test_question_waits_and_its_answer_continues_the_session(people: Stack
         ("input_received", request["id"]),
     ]
     assert reported[1]["by"]  # the name of the person
-
-
-@pytest.mark.together(False)
-async def test_open_requests_are_listed_by_deadline_and_answered_ones_by_their_answer(people: Stack) -> None:
-    task_id = await people.submit(calls(ask("First?"), ask("Second?")), "asker")
-    asked = await waiting(people, task_id, 2)
-    copies = await copy_request(people.pool, asked[0]["id"], 5)  # the oldest ids have the nearest deadlines
-    last = sorted(asked, key=lambda one: (one["deadline"], one["id"]))
-
-    async def pages(order: str, status: str) -> list[str]:
-        params = {"conversation_id": task_id, "order": order, "status": status, "limit": "2"}
-        found: list[str] = []
-        while True:
-            page = (await people.http.get("/input-requests", params=params)).json()
-            assert len(page["items"]) <= 2
-            found += [one["id"] for one in page["items"]]
-            if page["next_cursor"] is None:
-                return found
-            params["cursor"] = page["next_cursor"]
-
-    assert await pages("deadline", "open") == [*copies, *(one["id"] for one in last)]
-    await people.pool.execute("DELETE FROM input_requests WHERE id = ANY($1::text[])", copies)
-    for one in reversed(last):  # the one with the newer id first
-        assert (await answer(people, task_id, one["id"], "x")).status_code == 202
-    assert await pages("answered", "answered") == [one["id"] for one in last]
-    await people.wait(task_id)
-    for order, status in (("answered", "open"), ("deadline", "answered"), ("worst", "open")):
-        refused = await people.http.get("/input-requests", params={"order": order, "status": status})
-        assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == "/order", refused.text
 
 
 @pytest.mark.parametrize(
@@ -164,23 +134,6 @@ async def test_questions_are_capped(people: Stack) -> None:
     assert said.count("returned: yes") == most and said.count("Decide this yourself") == 1
 
 
-@pytest.mark.parametrize(
-    ("more", "text"),
-    [
-        ({"answer_schema": {"type": "objekt"}}, "answer_schema.type"),
-        ({"answer_schema": {"$ref": "http://127.0.0.1/x"}}, "outside"),
-        ({"answer_schema": {"type": "string", "pattern": "(?=a)"}}, "lookaround"),
-        ({"answer_schema": {"type": "integer"}, "default": "x"}, "does not fit"),
-        ({"question": ""}, "question"),
-    ],
-)
-async def test_model_learns_that_nobody_could_answer_its_question(people: Stack, more: Any, text: str) -> None:
-    record = await people.run(calls(("ask_user", {"question": "Q?", **more})), "asker")
-    assert record["reason"] == "goal_reached"
-    said = await output(people, record["task_id"])
-    assert "Nobody was asked" in said and text in said
-
-
 @pytest.mark.proves("S1-07", "S3-06")
 async def test_an_agent_that_may_not_ask_ends_with_its_question(people: Stack) -> None:
     record = await people.run(calls(ask("Which port?")), "tester")
@@ -189,37 +142,6 @@ async def test_an_agent_that_may_not_ask_ends_with_its_question(people: Stack) -
     assert (await people.result(record["task_id"]))["error"]["message"] == "Which port?"
     offered = [tool["name"] for tool in (await people.asked(record["task_id"]))[0]["body"]["tools"]]
     assert "ask_user" not in offered
-
-
-async def test_a_subagents_question_shows_on_the_conversation(people: Stack) -> None:
-    inner = calls(bash("true"), ask("Which port?"))
-    task = ("task", {"agent": "asking-helper", "prompt": inner, "description": "find the port"})
-    mute = ("task", {"agent": "mute-helper", "prompt": inner, "description": "find the port"})
-    task_id = await people.submit(calls(task, mute), "asking-lead", config={"max_tool_calls": 20})
-
-    async def seen() -> Any:
-        listed = await people.http.get("/input-requests", params={"conversation_id": task_id})
-        return listed.json()["items"]
-
-    [request] = await eventually(seen, what="the subagent's question")
-    assert request["session_id"] != task_id == request["conversation_id"]
-    whole = (await people.http.get(f"/conversations/{task_id}")).json()
-    assert [one["id"] for one in whole["input_requests"]] == [request["id"]]
-    assert (await people.record(task_id))["status"] == "working"
-
-    async def counted() -> bool:
-        """The ended call is counted while the other one waits: in lists and in the budgets of subagents."""
-        listed = (await people.http.get("/tasks", params={"conversation_id": task_id})).json()["items"]
-        usage = {one["task_id"]: one["usage"]["tool_invocations"] for one in listed}
-        below = (await people.http.get(f"/tasks/{task_id}/budget")).json()["children"]
-        lines = {one["task_id"]: {line["budget"]: line["used"] for line in one["budgets"]} for one in below}
-        return {usage[request["session_id"]], lines[request["session_id"]]["tool_calls"]} == {1}
-
-    await eventually(counted, what="the call that has ended is counted")
-    assert (await answer(people, request["session_id"], request["id"], "port 80")).status_code == 202
-    await people.wait(task_id)
-    said = await output(people, task_id)
-    assert "port 80" in said and "Which port?" in said  # the subagent that may not ask failed with its question
 
 
 @pytest.mark.proves("S1-B07")

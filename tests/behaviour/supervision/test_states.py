@@ -1,7 +1,6 @@
 """The six states of a task, the caller's actions in each, how long each may last, and what continues it."""
 
 import asyncio
-import signal
 from datetime import timedelta
 from typing import Any
 
@@ -127,24 +126,6 @@ async def test_the_worker_is_killed_while_people_think(people: Stack) -> None:
     assert (await people.wait(task_id))["reason"] == "goal_reached"
     assert await asyncio.to_thread((people.workspace(task_id) / "a").exists)
     assert "this one" in await output(people, task_id)
-
-
-async def test_an_answer_while_temporal_is_away_arrives_later(people: Stack) -> None:
-    task_id = await people.submit(calls(ask("Which?")), "asker")
-    [request] = await waiting(people, task_id)
-    before = people.pid("temporal")
-    with people.frozen_supervisor():
-        people.signal("temporal", signal.SIGKILL)
-        assert (await answer(people, task_id, request["id"], "this one")).status_code == 202
-    await people.back("temporal", before)
-    await people.age(task_id)
-
-    async def swept() -> bool:
-        await people.sweep()
-        return bool((await people.record(task_id))["status"] == "completed")
-
-    await eventually(swept, what="a sweep passed the answer on to the session")
-    assert await output(people, task_id) == "ask_user returned: this one"
 
 
 LATE = {"input_timeout": 1_000}

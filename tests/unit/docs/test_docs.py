@@ -1,12 +1,9 @@
 """The docs name tests, diagrams, hosts, models and reasons that exist."""
 
 import ast
-import json
 import re
-import shlex
 from pathlib import Path
 
-import click
 import pytest
 
 from activities.handlers.registry import HANDLERS
@@ -14,7 +11,6 @@ from activities.tools.registry import TOOLS
 from agents.loader import check_agents
 from agents.problems import Catalogue
 from cli.commands.agents import mermaid
-from cli.main import errand
 from domain.sessions.session import Reason
 from offline.faults import CONDITIONS, STREAM_KINDS
 from offline.scripts import SCRIPTS
@@ -69,38 +65,6 @@ def test_every_diagram_in_the_docs_is_generated() -> None:
     shown = re.findall(r"^```mermaid\n(.*?)^```$", (ROOT / "docs/graphs.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(shown) == 3
     assert [diagram for diagram in shown if diagram not in generated] == []
-
-
-HOSTS_PAGE = (ROOT / "docs/client.md").read_text()
-LINES: dict[str, str] = dict(re.findall(r"^\| ([A-Za-z ]+) \| (.*) \|$", HOSTS_PAGE, re.MULTILINE))
-URL = "http://127.0.0.1:8700/mcp"
-
-
-def code(host: str) -> str:
-    found: list[str] = re.findall(r"`([^`]+)`", LINES[host])
-    return found[-1]
-
-
-def test_claude_code_and_codex_get_the_commands_that_they_accept() -> None:
-    """Both lines were run with the hosts themselves; the page names their versions."""
-    claude = shlex.split(code("Claude Code"))
-    assert claude[:6] == ["claude", "mcp", "add", "--transport", "http", "errand"]
-    assert claude[6:] == [URL, "--header", "Authorization: Bearer $KEY"]
-    codex = shlex.split(code("Codex"))
-    assert codex == ["codex", "mcp", "add", "errand", "--url", URL, "--bearer-token-env-var", "ERRAND_API_KEY"]
-
-
-def test_cursor_and_vs_code_get_valid_json() -> None:
-    server = json.loads(code("Cursor"))["mcpServers"]["errand"]
-    assert server["url"] == URL and server["headers"]["Authorization"].startswith("Bearer ")
-    program, option, given = shlex.split(code("VS Code"))
-    assert (program, option) == ("code", "--add-mcp")
-    assert json.loads(given) == {"name": "errand", "type": "http", "url": URL}
-
-
-def test_any_other_host_starts_a_command_that_exists() -> None:
-    assert shlex.split(code("any host that starts a program")) == ["errand", "mcp"]
-    assert "mcp" in errand.list_commands(click.Context(errand))
 
 
 AGENTS = {path.stem for path in (ROOT / "agents").glob("*.md")}
