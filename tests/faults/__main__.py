@@ -1,12 +1,11 @@
 """`python -m tests.faults`: runs the fault bench and prints a table; a failed row can be repeated with its seed."""
 
 import asyncio
-import json
 import random
 import sys
 import tempfile
 import time
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -35,16 +34,11 @@ COUNTS = [field.name for field in fields(Violations) if field.type == "int" or f
     help="Only this row; may be repeated.",
 )
 @click.option("--short", is_flag=True, help="As small as in the tests.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per row.")
-def main(seed: int | None, names: tuple[str, ...], short: bool, as_json: bool) -> None:
+def main(seed: int | None, names: tuple[str, ...], short: bool) -> None:
     seed = random.randrange(10**6) if seed is None else seed
     click.echo(f"seed {seed}", err=True)
     rows = asyncio.run(_measure(seed, names or (*ROWS, *NETWORK, DISK), short))
-    for row in rows:
-        if as_json:
-            click.echo(json.dumps(asdict(row)))
-    if not as_json:
-        click.echo(table(rows))
+    click.echo(table(rows))
     sys.exit(1 if any(row.violations.total for row in rows) else 0)
 
 

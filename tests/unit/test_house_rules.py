@@ -1,5 +1,5 @@
 """The rules of the house hold in the repository, and each notices a violation: what imports what, who reads the
-environment, SQL, private names, the vendor's terms, names of tools, retired words, counted things, and the contract.
+environment, SQL, private names, the vendor's terms, names of tools, retired words, and the contract.
 
 They are in one file so that one process reads and parses the repository once.
 """
@@ -8,18 +8,15 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeGuard
 
 import pytest
 
 from activities.tools.registry import TOOLS
-from domain.amounts import format_count
 from settings import ROOT
 from tests.support.contract import claimed, hidden_claims, page_of, read_items, with_marks
 from tests.support.layering import (
     PACKAGES,
     SCRIPTS,
-    Module,
     environment_readers,
     modules,
     parsed,
@@ -303,54 +300,6 @@ def test_name_of_a_tool_is_found(tmp_path: Path) -> None:
     file = write(tmp_path, "a.py", "if call.name == 'ask_user':\n    pass\n") / "a.py"
     assert NAMES & {*texts(parsed(tmp_path, file).nodes)} == {"ask_user"}
     assert NAMES & {*texts_of_sql("IF n.tool = 'ask_user' THEN")} == {"ask_user"}
-
-
-# counts: no text says "1 steps"
-
-NOUNS = (
-    *("agent", "approval", "attempt", "call", "change", "conversation", "event", "file", "folder", "hour", "item"),
-    *("key", "line", "mark", "message", "minute", "outcome", "question", "run", "schedule", "session", "step"),
-    *("subagent", "task", "time", "turn", "version"),
-)
-LIMITS = (" of ", "more than ", "beyond ")
-PLURAL = re.compile(rf"^ (?:(?!(?:of|in|to|and|at|for)\b)[a-z]+ ){{0,2}}(?:{'|'.join(NOUNS)})s\b")
-
-
-def test_counted() -> None:
-    assert (format_count(0, "step"), format_count(1, "step"), format_count(1_200, "tool call")) == (
-        *("0 steps", "1 step", "1,200 tool calls"),
-    )
-
-
-def test_every_number_of_things_is_counted() -> None:
-    files = [module for module in modules(ROOT) if not module.path.startswith(("bench/", "connectors/", "deploy/"))]
-    found = [one for module in files for one in uncounted(module)]
-    assert not found, "\n".join(found)
-
-
-def uncounted(module: Module) -> Iterator[str]:
-    for node in module.nodes:
-        if not isinstance(node, ast.JoinedStr):
-            continue
-        before = ""
-        for value, text in zip(node.values, [*node.values[1:], None], strict=True):
-            if isinstance(value, ast.Constant):
-                before = str(value.value)
-            elif isinstance(value, ast.FormattedValue) and isinstance(text, ast.Constant):
-                match = PLURAL.match(str(text.value))
-                if match and not before.endswith(LIMITS) and not no_count(value):
-                    yield f"{module.path}:{value.lineno}: {{{ast.unparse(value.value)}}}{match[0]}"
-
-
-def no_count(value: ast.FormattedValue) -> bool:
-    """A constant, a limit of the settings, a name, or a number with decimals."""
-    names = [part.id if isinstance(part, ast.Name) else part.attr for part in ast.walk(value.value) if named(part)]
-    spec = ast.unparse(value.format_spec) if value.format_spec else ""
-    return "settings" in names or names[0] in ("name", "role") or "." in spec or names[0].isupper()
-
-
-def named(part: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:
-    return isinstance(part, ast.Name | ast.Attribute)
 
 
 # the contract
