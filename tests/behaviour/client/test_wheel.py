@@ -1,5 +1,6 @@
 """The package: the contents of the wheel; the installed command works and keeps its data in the user's folder."""
 
+import compileall
 import json
 import os
 import subprocess
@@ -31,6 +32,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
+    compileall.compile_dir(packages / "errand", quiet=2)  # once, and not by each process of the stack at the same time
     (packages / "tests.pth").write_text(sysconfig.get_path("purelib"))
     script = folder / "bin" / "errand"
     script.write_text(f"#!{folder}/bin/python\nfrom errand.__main__ import main\nmain()\n")
