@@ -1,7 +1,9 @@
 """The tool fetch_url: the text behind a public URL."""
 
+import asyncio
 import hashlib
 import re
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +12,6 @@ from errand.models import Source
 from pydantic import Field
 
 from activities.egress import Fetched, FetchError
-from activities.tools.support.child import run_script
 from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.policy.rules import Subject, SubjectKind, host_of
 from domain.sessions.session import Effect
@@ -67,8 +68,26 @@ def _build_check(input: Input, context: ToolContext) -> Callable[[str], Awaitabl
 async def _text(answer: Fetched, kind: str) -> str:
     text = _decode(answer)
     if kind in ("text/html", "application/xhtml+xml"):
-        return (await run_script(_HTML_TEXT, text.encode(errors="replace"), timeout_s=_HTML_TIME_S)).decode()
+        return await _read_html(text)
     return text  # JSON as it came: indented, a small one that is nested deeply becomes gigabytes
+
+
+async def _read_html(html: str) -> str:
+    """The text of a page, by a process that can be stopped: a parser of hostile text may run for ever."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(_HTML_TEXT)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+    )
+    try:
+        async with asyncio.timeout(_HTML_TIME_S):
+            return (await process.communicate(html.encode(errors="replace")))[0].decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await asyncio.shield(process.wait())
 
 
 def _decode(answer: Fetched) -> str:

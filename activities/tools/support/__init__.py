@@ -1,4 +1,3 @@
-"""What built-in tools share: paths.py, the workspace without ways out of it; child.py, scripts that can be stopped,
-with the two scripts match_lines.py and html_text.py. Tools import both, and paths.py also what else handles files of a
-workspace.
+"""What built-in tools share: paths.py, the workspace without ways out of it, which also serves what else handles files
+of a workspace; html_text.py, the text of a page, a script for fetch_url.
 """
