@@ -31,7 +31,6 @@ from activities.events import EventWriter
 from activities.handlers.registry import load_handlers
 from activities.hooks.hook import load_hooks
 from activities.mcp.discover import ShippedLists
-from activities.mcp.program import remove_leftovers
 from activities.model.models import Models, ModelTrial
 from activities.notifications.channels import MailServer, build_channels, build_ports
 from activities.notifications.dispatcher import Dispatcher
@@ -215,7 +214,6 @@ async def run(settings: Settings) -> None:
     )
     await end_calls(pool, client, name)
     sandbox = await choose(settings.sandbox)
-    await remove_leftovers()
     async with pool, EventWriter(pool) as events:
         services = build_services(settings, pool, client, events, sandbox)
         known = Catalogue(tools=services.tools, handlers=services.handlers, hooks=services.hooks)

@@ -1,32 +1,17 @@
-"""What a program leaves in its folder is removed, however it is built, and after a kill of its worker."""
+"""What a program leaves in its folder is removed, however it is built."""
 
 import asyncio
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from activities.mcp import program
-from activities.mcp.program import empty_place, remove_leftovers
+from activities.mcp.program import empty_place
 from activities.sandbox import Commands, Refusing
 
 COMMANDS = Commands(Refusing("no sandbox in this test", "Give one"))
 DEPTH = 1_500
-KILLED = """
-import asyncio, os, runpy, signal, sys
-scratch = runpy.run_path(sys.argv[1])  # alone, because its package takes long to import
-
-async def run():
-    async with scratch["scratch_folder"]() as folder:
-        (folder / "left").write_text("x")
-        folder.chmod(0)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(run())
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -80,14 +65,3 @@ async def test_deep_and_closed_folders_are_removed_beside_the_loop_and_no_link_i
     assert turns > before + 10
     assert not held(place)
     assert (outside / "kept").read_text() == "x" and outside.stat().st_mode & 0o777 == 0o755
-
-
-async def test_folder_of_a_killed_worker_is_removed_and_that_of_a_living_one_is_not(place: Path) -> None:
-    argv = [sys.executable, "-c", KILLED, program.__file__]
-    killed = await asyncio.to_thread(subprocess.run, argv, check=False)
-    assert killed.returncode == -9 and len(held(place)) == 1
-    async with empty_place(COMMANDS) as living:
-        (living.workspace / "used").write_text("x")
-        await remove_leftovers()
-        assert held(place) == [living.workspace] and (living.workspace / "used").exists()
-    assert not held(place)
