@@ -17,7 +17,7 @@ from activities.trees import Mirrors
 from domain.credentials import Credential
 from domain.environments import Checkout, ForgeKind, GitSource
 from domain.json_object import JsonObject
-from domain.sessions.session import SessionRef, ToolRequest
+from domain.sessions.session import SessionRef
 from store import environments
 from store.database import Pool
 
@@ -36,36 +36,30 @@ class PullRequest:
     made: bool = False  # by this call
 
 
+@dataclass(frozen=True)
 class Repositories:
-    def __init__(self, pool: Pool, mirrors: Mirrors, fetcher: Fetcher, most: int) -> None:
-        self._most = most
-        self._pool = pool
-        self._mirrors = mirrors
-        self._fetcher = fetcher
+    """What this worker has to push and propose; `most`: bytes of the commits that are pushed."""
 
-    def of(self, request: ToolRequest, folder: Path, environment: OpenEnvironment) -> "Repository":
-        return Repository(
-            self._pool, self._mirrors, self._fetcher, request.ref, request.workspace_id, folder, environment, self._most
-        )
+    pool: Pool
+    mirrors: Mirrors
+    fetcher: Fetcher
+    most: int
 
 
 @dataclass(frozen=True)
 class Repository:
     """The repositories of a task's environment, for its tools, which name one where there are several."""
 
-    pool: Pool
-    mirrors: Mirrors
-    fetcher: Fetcher
+    worker: Repositories
     ref: SessionRef
     workspace_id: str
     folder: Path
     environment: OpenEnvironment
-    most: int  # bytes of the commits that are pushed
 
     async def push(self, named: str | None) -> tuple[str, str]:
         """The branch and the commit that it has now. Raises TreeError."""
         one = await self._find(named)
-        return one.branch, await self.mirrors.push(self.ref, one, self.folder, self.most)
+        return one.branch, await self.worker.mirrors.push(self.ref, one, self.folder, self.worker.most)
 
     async def open_pull_request(self, named: str | None, title: str, body: str, base: str | None) -> PullRequest:
         """The open pull request of the task's branch, made if there is none; its events reach the task from now on."""
@@ -82,11 +76,11 @@ class Repository:
             raise ForgeError("There is such a pull request already, but it is not among the newest open ones.")
         key = f"pull:{git.path}#{found.number}"
         names = self.environment.spec.triggers
-        await environments.lead_events(self.pool, self.ref.tenant, names, key, self.ref.conversation_id)
+        await environments.lead_events(self.worker.pool, self.ref.tenant, names, key, self.ref.conversation_id)
         return found
 
     async def _find(self, named: str | None) -> Checkout:
-        tree = await environments.tree_of(self.pool, self.ref.tenant, self.workspace_id)
+        tree = await environments.tree_of(self.worker.pool, self.ref.tenant, self.workspace_id)
         if tree is None:
             raise ForgeError("The workspace has no repository.")
         by_folder = {one.folder: one for one in tree.checkouts}
@@ -102,7 +96,7 @@ class Repository:
         credential = self.environment.credential_for(git.api, first=git.credential)
         if credential is None:
             raise ForgeError(f"The environment has no credential for {git.api}.")
-        return _Forge(self.fetcher, git.api, git.forge or ForgeKind.GITHUB, git.path, credential)
+        return _Forge(self.worker.fetcher, git.api, git.forge or ForgeKind.GITHUB, git.path, credential)
 
 
 @dataclass(frozen=True)

@@ -411,7 +411,7 @@ class Trees:
         commits = {one.folder: one.commit for one in tree.checkouts}
         if not spec.setup_inputs:
             return "\n".join(commits.values())
-        places = [place for one in spec.setup_inputs if (place := spec.locate(one)) and place[0] in commits]
+        places = [place for place in map(spec.locate, spec.setup_inputs) if place[0] in commits]
         script = _GIT + "\n".join(
             f"git -C ./{folder} rev-parse -q --verify {commits[folder]}:{shlex.quote(path)} || echo none"
             for folder, path in places

@@ -46,7 +46,6 @@ Extent = tuple[int, int]  # offset and length of data
 T = TypeVar("T")
 AT_ONCE = 4  # batches of contents in memory, and threads that handle them
 PATIENCE = 15.0  # seconds: the work of a command must survive a restart of the database
-USAGE_SECONDS = 10.0  # a tenant's usage is summed up again only after this time
 NAMED = 10  # files that are named; the rest is counted
 BATCH_BYTES = 4_000_000  # contents held in memory at a time; a single file may be larger
 BATCH_FILES = 500
@@ -129,7 +128,6 @@ class Workspaces:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._indexes = IndexFiles()
         self._making: set[asyncio.Task[Path]] = set()  # a reference, because the event loop keeps only a weak one
-        self._used: dict[str, tuple[float, int]] = {}  # by tenant: time of the sum, and bytes
         # its own threads, so that slow disks do not delay other work
         self._threads = ThreadPoolExecutor(AT_ONCE, "workspaces")
         self._batches = asyncio.Semaphore(AT_ONCE)
@@ -258,7 +256,6 @@ class Workspaces:
                 if batch is None:
                     return
                 await patiently(partial(files.put_digested, self._pool, tenant, batch), seconds=PATIENCE)
-            self._count(tenant, sum(map(len, batch.values())))
 
     async def _write_manifest(
         self, tenant: str, workspace_id: str, before: int, scan: "WorkspaceScan", fence: Fence | None
@@ -295,18 +292,10 @@ class Workspaces:
         return known if known is not None else await self._in_thread(lambda: self._indexes.load(home))
 
     async def _room(self, tenant: str) -> int | None:
-        """Bytes that the tenant may still store; the sum may be some seconds old."""
+        """Bytes that the tenant may still store."""
         if not self._tenant_bytes:
             return None
-        at, used = self._used.get(tenant, (0.0, 0))
-        if not at or time.monotonic() - at > USAGE_SECONDS:
-            used = await workspaces.bytes_of_tenant(self._pool, tenant)
-            self._used[tenant] = (time.monotonic(), used)
-        return max(0, self._tenant_bytes - used)
-
-    def _count(self, tenant: str, size: int) -> None:
-        at, used = self._used.get(tenant, (0.0, 0))
-        self._used[tenant] = (at, used + size)
+        return max(0, self._tenant_bytes - await workspaces.bytes_of_tenant(self._pool, tenant))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)

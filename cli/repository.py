@@ -14,7 +14,7 @@ from settings import Settings
 
 SECONDS = 120
 # the user's configuration may sign commits or run programs
-_PLAIN = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+PLAIN = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
 _AUTHOR = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -47,17 +47,20 @@ def bundle_checkout(place: Path, settings: Settings) -> bytes:
     return content
 
 
+def need_git(what: str) -> None:
+    if shutil.which("git") is None:
+        raise click.UsageError(f"{what} needs the program git (on Debian and Ubuntu: apt install git)")
+
+
 def find_top(place: Path) -> Path:
     """The top of the checkout in which a folder is."""
-    if shutil.which("git") is None:
-        raise click.UsageError("--repo needs the program git (on Debian and Ubuntu: apt install git)")
+    need_git("--repo")
     return Path(_git(place, "rev-parse", "--show-toplevel"))
 
 
 def make_sample_repository(files: Path) -> Path:
     """A new git repository with one commit of these files. It stays, so that people can apply changes to it."""
-    if shutil.which("git") is None:
-        raise click.UsageError("this demo needs the program git (on Debian and Ubuntu: apt install git)")
+    need_git("this demo")
     folder = Path(tempfile.mkdtemp(prefix="errand-demo-"))
     shutil.copytree(files, folder, dirs_exist_ok=True)
     _git(folder, "init", "-q")
@@ -99,7 +102,7 @@ def _bundle(top: Path, commit: str, env: Mapping[str, str]) -> bytes:
 
 
 def _git(top: Path, *arguments: str, env: Mapping[str, str] = {}) -> str:
-    changed = [f"{name}={value}" for name, value in {**_PLAIN, **env}.items()]
+    changed = [f"{name}={value}" for name, value in {**PLAIN, **env}.items()]
     command = ["env", *changed, "git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(command, cwd=top, capture_output=True, timeout=SECONDS)

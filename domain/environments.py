@@ -118,6 +118,8 @@ class EnvironmentSpec(Strict):
             raise PydanticCustomError("needs", "an environment has either git or repositories")
         if bool(self.hosts) != (self.network is NetworkMode.ALLOWLIST):
             raise PydanticCustomError("needs", "hosts belong to the network allowlist, and it needs some")
+        if any(self.locate(one)[0] not in self.sources for one in self.setup_inputs):
+            raise PydanticCustomError("needs", "setup_inputs begin with the folder of a repository")
         return self
 
     def unusable_credentials(self, known: Mapping[str, OwnedRules]) -> dict[str, str]:
@@ -150,10 +152,10 @@ class EnvironmentSpec(Strict):
         own = [one.credential for one in self.sources.values() if one.credential]
         return list(dict.fromkeys([*own, *self.credentials]))
 
-    def locate(self, path: str) -> tuple[str, str] | None:
+    def locate(self, path: str) -> tuple[str, str]:
         """The folder of the repository in which a path of the workspace is, and its path there."""
         folder, _, rest = ("", "", path) if self.git is not None else path.partition("/")
-        return (folder, rest) if folder in self.sources else None
+        return folder, rest
 
     def setup_key(self, inputs: str) -> str:
         """What a setup made is the same for the same key; `inputs` are the digests of what it depends on."""

@@ -1,7 +1,6 @@
 """The toolbox: the tools that a line is offered, and their descriptions for the model."""
 
 import json
-import time
 from dataclasses import replace
 
 from pydantic import Field
@@ -31,14 +30,12 @@ from store.messages import StepFacts
 CREATE = SUBAGENT_CREATE.name
 MESSAGE = SUBAGENT_MESSAGE.name
 Offered = dict[str, tuple[Tool, ToolDefinition]]  # by name
-FRESH_SECONDS = 30.0
 
 
 class Toolbox:
     def __init__(self, pool: Pool, tools: dict[str, Tool]) -> None:
         self._pool = pool
         self.tools = tools
-        self._definitions: dict[tuple[str, str], tuple[float, AgentDefinition | None]] = {}
 
     async def offer_tools(
         self, call: ModelCall, agents: list[AgentDefinition], layers: list[list[Rule]], facts: StepFacts
@@ -65,12 +62,13 @@ class Toolbox:
             if facts.external_tools:
                 found = self._with_brought(found, facts)
         offered: Offered = {}
+        subagents = ""
         for tool in found:
             if all(is_possible(rules, tool) for rules in layers) and not _is_denied_for_good(tool, layers):
                 definition = tool.definition
                 if tool.starts and tool.delegates:
-                    known = await self._roster(call.ref.tenant, agent)
-                    definition = replace(definition, description=definition.description + known)
+                    subagents = subagents or await self._roster(call.ref.tenant, agent)
+                    definition = replace(definition, description=definition.description + subagents)
                 elif agent.skills and tool.name == LOAD_SKILL:
                     lines = [f"\n- {name}: {skill.description}" for name, skill in agent.skills.items()]
                     known = "\n\nYour own skills:" + "".join(lines)
@@ -130,13 +128,8 @@ class Toolbox:
         return found
 
     async def _current(self, tenant: str, name: str) -> AgentDefinition | None:
-        key = (tenant, name)
-        known = self._definitions.get(key)
-        if known is None or time.monotonic() - known[0] > FRESH_SECONDS:
-            found = await agents.get_current(self._pool, tenant, name)
-            known = (time.monotonic(), found[1] if found else None)
-            self._definitions[key] = known
-        return known[1]
+        found = await agents.get_current(self._pool, tenant, name)
+        return found[1] if found else None
 
     async def _roster(self, tenant: str, agent: AgentDefinition) -> str:
         starters, entries = [tool for tool in self.tools.values() if tool.starts], []

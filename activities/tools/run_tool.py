@@ -38,7 +38,7 @@ from activities.environments import Environments, OpenEnvironment
 from activities.hooks.run_hooks import Hooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, original_result
-from activities.pull_requests import Repositories
+from activities.pull_requests import Repositories, Repository
 from activities.requests.approved_files import find_changed, runs_commands
 from activities.sandbox import NONE, Commands, NetworkPolicy
 from activities.thread_state import ThreadStates
@@ -248,11 +248,12 @@ class RunTool:
             await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
         key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
         state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
-        environment = None
+        environment = repository = None
         if claim.environment is not None:
             environment = await self._environments.open(request.ref, claim.environment)
         if environment is not None:
             state.redactor.add(environment.hidden)
+            repository = Repository(self._repositories, request.ref, request.workspace_id, folder, environment)
         return ToolContext(
             ref=request.ref,
             agent=agent.name,
@@ -268,7 +269,7 @@ class RunTool:
             permits=partial(self._permits, request, tool),
             network=await self._network(request, agent, environment),
             variables=environment.variables if environment is not None else NONE,
-            repository=self._repositories.of(request, folder, environment) if environment is not None else None,
+            repository=repository,
             remote=claim.remote,
             skills=agent.skills,
             hold=partial(self._hold, attempt),

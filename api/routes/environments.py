@@ -7,13 +7,11 @@ from fastapi import APIRouter, Depends, Path, Response
 
 from api.http.auth import Admin, Call, Reader
 from api.http.body import accepts_json, json_body
-from api.http.problems import finding
 from api.openapi import BODY, problems, ref, request_body
-from domain.credentials import TENANT, addresses_of, is_bound
 from domain.environments import EnvironmentSpec
-from domain.errors import Conflict, Invalid, NotFound
+from domain.errors import Conflict, NotFound
 from domain.task import EnvironmentName
-from store import credentials, environments
+from store import environments
 
 router = APIRouter(tags=["environments"], dependencies=[Depends(accepts_json)])
 MOST = 200  # of one tenant
@@ -44,26 +42,8 @@ async def put_environment(
     body: Annotated[EnvironmentSpec, json_body(EnvironmentSpec)],
     response: Response,
 ) -> models.Environment:
-    """Tasks that were submitted before keep the commit they work on. A credential that the tenant does not have may be
-    one of users or of tasks: each task is checked when it is submitted."""
-    known = {one.name: one for one in await credentials.list_all(call.pool, call.tenant, [TENANT])}
-    said = "it is not bound to the host of the repository"
-    problems = [
-        finding(
-            f"/repositories/{folder}/credential" if folder else "/git/credential",
-            "other_host",
-            said,
-            addresses_of(own.rules),
-        )
-        for folder, one in body.sources.items()
-        if (own := known.get(one.credential or "")) is not None and not is_bound(own.rules, one.url)
-    ]
-    if problems:
-        raise Invalid("The environment cannot use a credential.", errors=problems)
-    if outside := [place for place, path in enumerate(body.setup_inputs) if body.locate(path) is None]:
-        said = "it begins with the folder of no repository"
-        problems = [finding(f"/setup_inputs/{place}", "not_found", said, list(body.sources)) for place in outside]
-        raise Invalid("The setup depends on something outside of the repositories.", errors=problems)
+    """Tasks that were submitted before keep the commit they work on. Whether its credentials can be used is checked for
+    each task, which may find others than the tenant's."""
     others = await environments.list_all(call.pool, call.tenant)
     if environment not in others and len(others) >= MOST:
         raise Conflict(f"There are {MOST} environments, as many as there may be.", type="quota-exceeded")
