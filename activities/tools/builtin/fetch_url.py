@@ -73,7 +73,7 @@ async def _text(answer: Fetched, kind: str) -> str:
 
 
 async def _read_html(html: str) -> str:
-    """The text of a page, by a process that can be stopped: a parser of hostile text may run for ever."""
+    """The text of a page, by a process that can be stopped: hostile text may keep a parser busy without end."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(_HTML_TEXT)),
         stdin=asyncio.subprocess.PIPE,

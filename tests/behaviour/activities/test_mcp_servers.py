@@ -137,26 +137,6 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
     assert "mcp__pages__" not in str((await stack.asked(bounded["task_id"]))[0]["body"].get("tools"))
 
 
-async def test_server_that_cannot_be_used_is_refused_and_nothing_is_stored(stack: Stack, server: TestServer) -> None:
-    name = f"refused-{new_id()[-6:]}"
-    body = definition(server, name)
-    bad: dict[str, dict[str, Any]] = {
-        "/mcp_servers/pages/url": {"url": "file:///etc/passwd"},
-        "/mcp_servers/pages/headers/Authorization": {"headers": {"Authorization": "Bearer plain"}},
-        "/mcp_servers/pages/headers/Host": {"headers": {"Host": "elsewhere"}},
-        "/mcp_servers/pages/headers": {"headers": {"X-Region": "${NOWHERE}"}},
-        "/mcp_servers/pages": {"url": "http://169.254.169.254/mcp", "headers": {}},
-    }
-    for pointer, change in bad.items():
-        wrong = {**body, "mcp_servers": {"pages": {**body["mcp_servers"]["pages"], **change}}}
-        refused = await put(stack, wrong)
-        assert refused.status_code == 422, refused.text
-        assert refused.json()["errors"][0]["pointer"] == pointer, refused.text
-    assert "not public" in refused.text
-    assert (await stack.http.get(f"/agents/{name}")).status_code == 404
-    assert (await stack.http.post(f"/agents/{name}/refresh")).status_code == 404
-
-
 async def test_program_in_the_sandbox_is_a_server_of_a_definition_but_not_of_a_task(stack: Stack) -> None:
     name = f"program-{new_id()[-6:]}"
     server = {"command": [sys.executable, "-P", mcp_program.__file__]}

@@ -1,16 +1,13 @@
 """Attempts: several sessions do one task from the same commit, and one result becomes the task's."""
 
 import asyncio
-import re
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from domain.events import AttemptChosen, ChosenBy, EventRow
-from domain.sessions.session import SessionRef
 from settings import ROOT
-from store import events, files, workspaces
+from store import files, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.behaviour.repositories.test_commands import errand
 from tests.behaviour.supervision.people import answer, answered, waiting
@@ -186,13 +183,6 @@ async def test_a_judge_that_fails_loses_no_attempt(stack: Stack, origin: Origin)
     assert "fault:400" in (await artifact(stack, record["task_id"], "changes.patch")).decode()
 
 
-async def test_attempts_that_changed_nothing_are_judged_by_their_answers(stack: Stack, origin: Origin) -> None:
-    config = {"environment": await prepare(stack, origin), "attempts": 2}
-    record = await stack.run(steps(*differ(origin, "echo one", "echo two")), config=config)
-    compared = await attempts_of(stack, record["task_id"])
-    assert compared["chosen_by"] == "size" and len(await stack.asked(record["task_id"])) == 5  # one of a judge
-
-
 async def test_messages_during_the_attempts_are_read_after_the_choice(stack: Stack, origin: Origin) -> None:
     """All that was said before the attempts began is their task; the rest comes after the choice, with its files."""
     environment = await prepare(stack, origin, setup="sleep 3")
@@ -220,26 +210,6 @@ async def test_messages_during_the_attempts_are_read_after_the_choice(stack: Sta
     assert "made\narrived" in (await stack.result(task_id))["output"]
     asked = [str(one["body"]) for one in await stack.asked(task_id)]
     assert len([one for one in asked if "Mind the gap." in one]) == len(asked)
-
-
-async def test_a_choice_that_was_written_is_kept(stack: Stack, origin: Origin, committer: str) -> None:
-    """As after a worker that died between the choice and the commit of its reply."""
-    config = {"environment": await prepare(stack, origin), "attempts": 2}
-    work = steps(*differ(origin, "echo a > new.txt", "echo b > new.txt"))
-    task_id = await stack.submit(work, agent=committer, config=config)
-    [request] = await waiting(stack, task_id)
-    first, _ = (await attempts_of(stack, task_id))["items"]
-    record = await stack.record(task_id)
-    ref = SessionRef(tenant="default", session_id=task_id, conversation_id=record["conversation_id"])
-    event = AttemptChosen(number=1, child_session_id=first["task_id"], chosen_by=ChosenBy.JUDGE, why="It was.")
-    await events.append(stack.pool, f"{task_id}/{event.type}", [EventRow.of(ref, event)])
-    _, made, _ = await workspaces.get_all(stack.pool, "default", first["task_id"])
-    await workspaces.update(stack.pool, "default", task_id, lambda _: made)
-    await answered(stack, task_id, request["details"]["options"][1])
-    await stack.wait(task_id)
-    chosen, other = (await attempts_of(stack, task_id))["items"]
-    assert chosen["chosen"] and not other["chosen"]
-    assert await artifact(stack, task_id, "changes.patch") == (await stack.http.get(chosen["patch"]["url"])).content
 
 
 async def test_a_kill_while_attempts_run_loses_and_doubles_none(stack: Stack, origin: Origin) -> None:
@@ -316,35 +286,3 @@ async def test_a_kill_between_the_choice_and_its_reply_makes_no_second_choice(st
     assert (record["status"], compared["chosen_by"]) == ("completed", "judge"), record
     assert len(of_type(await stack.events(task_id), "attempt_chosen")) == await judged() == 1
     assert await artifact(stack, task_id, "changes.patch") == (await stack.http.get(chosen["patch"]["url"])).content
-
-
-async def test_an_attempt_has_one_number_everywhere(stack: Stack, origin: Origin, committer: str) -> None:
-    """For the judge, for people, in the event and in the list, although the first attempt and the third are out."""
-    commands = [f"echo {one} > new.txt; sleep 6" for one in ("aa", "bb", "cc", "dd")]
-    config = {"environment": await prepare(stack, origin), "attempts": 4}
-    task_id = await stack.submit(steps(*differ(origin, *commands)), agent=committer, config=config)
-
-    async def begun() -> bool:
-        return len((await attempts_of(stack, task_id))["items"]) == 4
-
-    await eventually(begun)
-    for one in (await attempts_of(stack, task_id))["items"][::2]:
-        assert (await stack.cancel(one["task_id"])).status_code == 202
-    [request] = await waiting(stack, task_id)
-    items = (await attempts_of(stack, task_id))["items"]
-    left = {one["number"]: one for one in items if one["status"] == "completed"}
-    assert [one["number"] for one in items] == [1, 2, 3, 4] and [*left] == [2, 4]
-    for one in items:
-        assert (await stack.record(one["task_id"]))["title"].endswith(f"(attempt {one['number']})")
-    listed = re.findall(r"- attempt (\d+): task (\w+)", request["question"])
-    assert listed == [(str(number), one["task_id"]) for number, one in left.items()]
-    assert [option.partition(":")[0] for option in request["details"]["options"]] == [f"attempt {one}" for one in left]
-    [case] = [one["body"] for one in await stack.asked(task_id) if "choose_attempt" in str(one["body"])]
-    shown = re.findall(r'<attempt number="(\d+)">.*?\+(aa|bb|cc|dd)\b', str(case["messages"]))
-    patches = {number: (await stack.http.get(one["patch"]["url"])).text for number, one in left.items()}
-    assert [int(number) for number, _ in shown] == [*left]
-    assert all(f"+{word}" in patches[int(number)] for number, word in shown)
-    await answered(stack, task_id, request["details"]["options"][1])
-    [event] = of_type(await stack.events(task_id), "attempt_chosen")
-    chosen = [*left.values()][1]
-    assert (event["number"], event["child_session_id"]) == (chosen["number"], chosen["task_id"])

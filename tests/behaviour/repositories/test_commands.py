@@ -103,8 +103,3 @@ async def test_the_demo_mends_a_repository_and_its_patch_makes_the_test_pass(sta
     [task] = (await stack.http.get("/tasks", params={"text": "A test of this project fails"})).json()["items"][:1]
     tools = [one.get("tool") for one in of_type(await stack.events(task["task_id"]), "tool_called")]
     assert {"load_skill", "search_files", "edit_file"} <= set(tools), tools
-
-
-async def test_the_demo_says_that_it_needs_git(stack: Stack, tmp_path: Path) -> None:
-    code, said = await errand(stack, tmp_path, "demo", "fix", PATH=str(tmp_path))
-    assert code == 2 and "this demo needs the program git" in said, said

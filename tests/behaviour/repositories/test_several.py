@@ -1,7 +1,6 @@
 """Several repositories in one task: each in a folder of the workspace, and each with all that a single one has."""
 
 import asyncio
-import re
 import shutil
 from pathlib import Path
 
@@ -9,10 +8,9 @@ import pytest
 
 from domain.ids import new_id
 from tests.behaviour.repositories.conftest import Origin, artifact, store_credential
-from tests.behaviour.repositories.test_attempts import attempts_of, differ
 from tests.behaviour.repositories.test_commands import errand
 from tests.support.git_server import git, make_repository
-from tests.support.stack import Stack, calls, eventually, of_type, steps
+from tests.support.stack import Stack, eventually, of_type, steps
 
 PARTS = {"AGENTS.md": "Parts are sorted.\n", "parts.txt": "wheel\n", ".gitignore": "built.txt\n"}
 
@@ -91,48 +89,6 @@ async def test_a_task_changes_two_repositories_and_leaves_the_changes_of_each(
     assert found["changes.patch"].startswith("web: 1 file changed") and "; parts: 2 files" in found["changes.patch"]
 
 
-async def test_each_repository_has_its_commit_and_a_later_turn_keeps_it(
-    stack: Stack, origin: Origin, parts: Path
-) -> None:
-    earlier = git(parts, "rev-parse", "HEAD")
-    (parts / "parts.txt").write_text("newer\n")
-    git(parts, "commit", "-qam", "Newer")
-    look = calls(("bash", {"command": "cat parts/parts.txt web/app.py"}))
-    environment = await define(stack, origin)
-    record = await stack.run(look, config={"environment": environment, "refs": {"parts": earlier}})
-    assert "wheel\nprint('one')" in (await stack.result(record["task_id"]))["output"]
-    for path, body in (
-        (f"/conversations/{record['conversation_id']}/messages", {"input": look}),
-        (f"/tasks/{record['task_id']}/rerun", {}),
-    ):
-        answer = await stack.http.post(path, json=body)
-        assert answer.status_code in (201, 202), answer.text
-        later = await stack.wait(answer.json().get("session_id") or answer.json()["task_id"])
-        assert "wheel\nprint('one')" in (await stack.result(later["task_id"]))["output"]
-
-
-async def test_a_setup_is_taken_over_if_its_inputs_in_each_repository_are_the_same(
-    stack: Stack, origin: Origin, parts: Path
-) -> None:
-    environment = await define(
-        stack,
-        origin,
-        setup="echo $RANDOM$RANDOM > parts/built.txt; cp parts/.git/HEAD parts/.git/made",
-        setup_inputs=["parts/parts.txt", "web/lib"],
-    )
-    numbers, made = list[str](), list[bool]()
-    for folder, change in ((parts, ".gitignore"), (origin.folder, "lib/deep.txt"), (parts, "parts.txt")):
-        look = calls(("bash", {"command": "echo number=$(cat parts/built.txt) $(ls parts/.git)"}))
-        record = await stack.run(look, config={"environment": environment})
-        output = (await stack.result(record["task_id"]))["output"]
-        numbers.append(re.findall(r"number=(\d+)", output)[0])
-        made.append("made" in output)
-        (folder / change).write_text(f"{(folder / change).read_text()}again\n")
-        git(folder, "commit", "-qam", "More")
-    assert numbers[0] == numbers[1] != numbers[2]
-    assert made == [True, False, True]  # nothing of .git is taken over
-
-
 async def test_each_repository_has_its_branch_and_its_pull_request(
     stack: Stack, origin: Origin, parts: Path, committer: str
 ) -> None:
@@ -163,22 +119,6 @@ async def test_each_repository_has_its_branch_and_its_pull_request(
         "pull-request-web-1": "https://forge.example.org/shop/pull/1",
         "pull-request-parts-1": "https://forge.example.org/parts/pull/1",
     }
-
-
-async def test_attempts_in_several_repositories(stack: Stack, origin: Origin, parts: Path) -> None:
-    environment = await define(stack, origin, network="allowlist", hosts=["127.0.0.1"])
-    work = differ(origin, "echo bad > parts/parts.txt", "echo good | tee parts/parts.txt > web/app.py")
-    record = await stack.run(
-        steps(*work),
-        acceptance_criteria=[{"kind": "command", "run": "grep -q good parts/parts.txt"}],
-        config={"environment": environment, "attempts": 2},
-    )
-    assert record["status"] == "completed", record
-    compared = await attempts_of(stack, record["task_id"])
-    [chosen] = [one for one in compared["items"] if one["chosen"]]
-    assert "web: 1 file" in chosen["changes"] and "parts: 1 file" in chosen["changes"]
-    for name in ("changes.patch", "changes-web.patch", "changes-parts.patch"):
-        assert b"+good" in await artifact(stack, record["task_id"], name)
 
 
 async def test_a_repository_that_nothing_names_is_refused(stack: Stack, origin: Origin) -> None:

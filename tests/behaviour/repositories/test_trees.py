@@ -144,16 +144,6 @@ async def test_nothing_of_a_repository_runs_on_the_worker(stack: Stack, origin: 
     assert b"change" in await artifact(stack, record["task_id"], "changes.patch")
 
 
-async def test_only_the_folders_that_an_environment_names_are_checked_out(stack: Stack, origin: Origin) -> None:
-    environment = await define(stack, origin.url, {"sparse": ["lib"]})
-    script = "ls; echo more >> lib/deep.txt; git status --short"
-    record = await stack.run(calls(("bash", {"command": script})), config={"environment": environment})
-    seen = str((await stack.asked(record["task_id"]))[1]["body"]["messages"][-1])
-    assert "app.py" in seen and "lib" in seen and "docs" not in seen and " M lib/deep.txt" in seen
-    patch = await artifact(stack, record["task_id"], "changes.patch")
-    assert b"lib/deep.txt" in patch and b"docs" not in patch  # what is not checked out is not removed
-
-
 @pytest.mark.parametrize("sparse", [[], ["lib"]])
 async def test_contents_that_are_not_checked_out_are_not_fetched(
     stack: Stack, origin: Origin, tmp_path: Path, sparse: list[str]

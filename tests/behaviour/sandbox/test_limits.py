@@ -250,15 +250,6 @@ async def test_files_of_the_host_are_not_counted_while_the_sandbox_is_mounted(
     assert result.stopped == "it made more than 2 files in /tmp"
 
 
-async def test_a_worker_stays_up_beside_a_bomb(workspace: Path) -> None:
-    """Another command runs while one is being stopped."""
-    for back_end in bubblewrap.candidates():
-        bomb = run(back_end, workspace, "b() { b | b & }; b; sleep 5", limits=SandboxLimits(processes=50))
-        exploded, other = await asyncio.gather(bomb, run(back_end, workspace, "sleep 0.5; echo fine"))
-        assert exploded.stopped.startswith("it ran more than 50 processes")
-        assert other.output == "fine\n"
-
-
 async def test_memory_of_one_process_is_limited(sandbox: Sandbox, workspace: Path) -> None:
     limits = SandboxLimits(memory_bytes=300 * 1024**2)
     command = "python3 -c 'x = bytearray(600 * 1024**2); print(\"HELD\", len(x))'"
@@ -287,11 +278,6 @@ async def test_long_output_keeps_its_end(sandbox: Sandbox, workspace: Path) -> N
     assert result.output.startswith("1\n2\n") and result.output.endswith("100000\nlast\n")
 
 
-async def test_output_that_is_not_text_arrives(sandbox: Sandbox, workspace: Path) -> None:
-    result = await run(sandbox, workspace, r"printf '\377\376ok'")
-    assert result.output == "\ufffd\ufffdok"
-
-
 async def test_cpu_time_and_file_size_are_limited(workspace: Path, sandbox: Sandbox) -> None:
     limits = SandboxLimits(cpu_s=1, file_bytes=1_000_000)
     result = await run(sandbox, workspace, "while true; do :; done", limits=limits)
@@ -306,8 +292,3 @@ async def test_scratch_space_is_limited(workspace: Path, place: str) -> None:
     for back_end in bubblewrap.candidates():
         assert (await run(back_end, workspace, command)).exit_code == 0
         assert (await run(back_end, workspace, command, limits=SandboxLimits(tmp_bytes=1_000_000))).exit_code == 9
-
-
-async def test_many_commands_run_at_once(sandbox: Sandbox, workspace: Path) -> None:
-    results = await asyncio.gather(*(run(sandbox, workspace, f"echo {number}") for number in range(12)))
-    assert [result.output for result in results] == [f"{number}\n" for number in range(12)]

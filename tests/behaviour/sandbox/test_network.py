@@ -13,7 +13,7 @@ import pytest
 
 from activities.egress import Guard
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits, SandboxResult, bubblewrap, landlock, seatbelt
-from activities.sandbox.network import PROXY_URL, NetworkUnavailableError
+from activities.sandbox.network import NetworkUnavailableError
 from tests.unit.activities.test_egress import Recording, names
 
 CURL = "curl -sS --max-time 5"
@@ -202,12 +202,6 @@ async def test_sockets_of_the_host_are_not_reached_by_a_networked_command(networ
         assert "127.0.0.1 localhost" in result.output and "nameserver" not in result.output
         with pytest.raises(TimeoutError):
             datagrams.recv(10)
-
-
-async def test_commands_without_a_network_have_no_proxy(networked: Sandbox, workspace: Path) -> None:
-    result = await run(networked, workspace, f"env; {CURL} --proxy {PROXY_URL} http://a.test/", None)
-    assert "proxy=" not in result.output.lower()
-    assert result.exit_code == 7  # could not connect
 
 
 async def test_each_command_has_a_network_of_its_own(networked: Sandbox, workspace: Path) -> None:

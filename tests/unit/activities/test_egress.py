@@ -125,13 +125,6 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     assert len(answers) == 1
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
-    backend = Recording()
-    with pytest.raises(FetchError, match="did not answer properly"):
-        await Fetcher(backend=backend, resolve=names({"two.test": ["1.1.1.1", "2606:4700::1"]})).get("http://two.test")
-    assert backend.connected == [("1.1.1.1", 80), ("2606:4700::1", 80)]
-
-
 @pytest.mark.parametrize("url", ["http://a.test:22/", "https://a.test:6443/", "http://a.test:8080/"])
 async def test_public_hosts_are_reached_on_the_ports_of_the_web_unless_others_are_listed(url: str) -> None:
     backend = Recording()

@@ -1,21 +1,13 @@
 """Heartbeats, in the SDK's ActivityEnvironment."""
 
 import asyncio
-import dataclasses
 
 import pytest
 from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
 from activities import attempt
-from activities.attempt import cancel_requested, complete_work, send_heartbeats, with_heartbeats
-
-
-@activity.defn
-async def takes_a_while() -> str:
-    async with send_heartbeats():
-        await asyncio.sleep(0.1)
-    return "done"
+from activities.attempt import cancel_requested, complete_work, with_heartbeats
 
 
 @pytest.fixture
@@ -24,17 +16,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> tuple[ActivityEnvironment, l
     environment, beats = ActivityEnvironment(), list[object]()
     environment.on_heartbeat = lambda *details: beats.append(details)
     return environment, beats
-
-
-async def test_running_activity_beats(environment: tuple[ActivityEnvironment, list[object]]) -> None:
-    alone, beats = environment
-    assert await alone.run(takes_a_while) == "done" and len(beats) > 1
-
-
-async def test_local_activity_does_not_beat(environment: tuple[ActivityEnvironment, list[object]]) -> None:
-    alone, beats = environment
-    alone.info = dataclasses.replace(alone.info, is_local=True)
-    assert await alone.run(takes_a_while) == "done" and beats == []
 
 
 async def test_cancelled_activity_knows_that_cancellation_was_requested(
@@ -81,11 +62,3 @@ async def test_worker_that_shuts_down_waits_for_the_write_that_it_cancels(
     with pytest.raises(asyncio.CancelledError):
         await running
     assert steps == ["rolled back", "ended"]
-
-
-async def test_outside_an_activity_nothing_beats() -> None:
-    @with_heartbeats
-    async def answers() -> int:
-        return 1
-
-    assert await answers() == 1

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import gc
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -102,20 +100,6 @@ def test_code_in_a_thread_cannot_end_the_process(code: Code) -> None:
     asyncio.run(run())
 
 
-def test_code_that_ends_its_thread_is_an_error() -> None:
-    async def code() -> None:
-        other = asyncio.create_task(leaves())
-        await asyncio.sleep(60)
-        await other
-
-    async def run() -> None:
-        with pytest.raises(UserCodeError):
-            await run_within(5, run_apart(code))
-
-    asyncio.run(run())
-    gc.collect()  # the error of `other` is reported here, not in the middle of another test
-
-
 def test_cancelled_code_cleans_up_and_code_that_ignores_it_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_code, "GRACE_SECONDS", 20)
     cleaned: list[str] = []
@@ -172,27 +156,6 @@ def test_thread_that_hangs_after_its_code_returned_counts(monkeypatch: pytest.Mo
     asyncio.run(run())
 
 
-def test_code_for_which_there_is_no_thread_leaves_nothing_behind(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    gc.collect()  # what earlier tests left
-    caplog.clear()
-    recwarn.clear()
-
-    async def run() -> None:
-        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="new thread"):
-            patch.setattr(threading.Thread, "start", refuse)
-            await run_apart(answers)
-        gc.collect()
-        assert not caplog.records and not recwarn.list
-        assert await run_apart(answers) == "done"
-
-    asyncio.run(run())
-
-
 def test_cancelled_call_in_the_callers_loop_has_ended_before_the_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[str] = []
 
@@ -221,27 +184,6 @@ def test_cancelled_call_in_the_callers_loop_has_ended_before_the_code_does(monke
         assert happened == ["code ended"]  # it is not waited for without limit
         await asyncio.sleep(0.5)
         assert happened == ["code ended", "work ended"]
-
-    asyncio.run(run())
-
-
-def test_code_has_the_context_of_its_caller_and_reaches_its_loop() -> None:
-    variable: ContextVar[str] = ContextVar("variable")
-
-    class Used:
-        name = "plain"
-
-        async def loop(self, *, of: str) -> tuple[str, asyncio.AbstractEventLoop]:
-            return of, asyncio.get_running_loop()
-
-    async def code(used: Used) -> Any:
-        return variable.get(), used.name, await used.loop(of="x"), asyncio.get_running_loop()
-
-    async def run() -> None:
-        variable.set("mine")
-        home = asyncio.get_running_loop()
-        value, name, called, own = await run_apart(code, at_home(Used()))
-        assert (value, name, called) == ("mine", "plain", ("x", home)) and own is not home
 
     asyncio.run(run())
 

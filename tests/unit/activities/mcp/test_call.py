@@ -1,7 +1,6 @@
 """Calls that continue at their server are polled by a handle, survive lost connections, and are never made twice."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,6 @@ from activities.egress import Fetcher
 from activities.mcp.call import AGAIN
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools.tool import ToolResult
-from domain import json_schema
 from domain.sessions.session import Effect, RemoteCall
 from tests.support.launch import free_port
 from tests.support.mcp_server import FORM, Context, EarlierServer, TaskParams, TaskServer, TestServer, serving
@@ -196,23 +194,6 @@ async def test_stop_that_a_server_did_not_acknowledge_leaves_the_outcome_unknown
     assert await unknown(known, BrokenFetcher([]))
     tasks.app = refuses
     assert await unknown(known)
-
-
-async def test_arguments_are_checked_off_the_event_loop(
-    tasks: TaskServer, make_context: MakeContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The schema is the server's, so a slow check would stop the heartbeats of every other call."""
-    monkeypatch.setattr(json_schema, "SMALL_WORK", 0)
-    threads: list[threading.Thread] = []
-
-    def errors(schema: Any, value: Any) -> Any:
-        threads.append(threading.current_thread())
-        return json_schema.errors(schema, value)
-
-    monkeypatch.setattr("activities.mcp.call.errors", errors)
-    wrong = await call(make_context, tasks, await pinned(tasks), BUILD, target=1)
-    assert "1 is not of type 'string'" in wrong.text and not tasks.calls
-    assert threads[-1].name.startswith("schema check")
 
 
 async def test_questions_during_a_request_wait_for_people_and_are_never_declined(make_context: MakeContext) -> None:

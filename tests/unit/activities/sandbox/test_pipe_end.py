@@ -5,7 +5,6 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 
-import pytest
 import uvloop
 
 from activities.sandbox.supervise import PipeEnd
@@ -64,33 +63,6 @@ def test_a_descriptor_is_closed_once() -> None:
         for thread in others:
             thread.join()
     assert lost == []
-
-
-def test_large_data_arrives_whole() -> None:
-    async def send() -> None:
-        reading, writing = map(PipeEnd, os.pipe())
-
-        async def write() -> None:
-            await writing.write(LARGE)
-            writing.close()
-
-        writer = asyncio.create_task(write())
-        assert await read_all(reading) == LARGE
-        await writer
-        reading.close()
-
-    on_uvloop(send)
-
-
-def test_writing_to_a_reader_that_is_gone_fails() -> None:
-    async def write() -> None:
-        reading, writing = map(PipeEnd, os.pipe())
-        reading.close()
-        with pytest.raises(BrokenPipeError):
-            await writing.write(b"x")
-        writing.close()
-
-    on_uvloop(write)
 
 
 def test_a_child_that_writes_without_pause_leaves_the_loop_to_others() -> None:

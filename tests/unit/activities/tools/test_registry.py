@@ -35,10 +35,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     return name
 
 
-def test_registry_without_a_module_has_the_built_in_tools() -> None:
-    assert load_tools(None).found == TOOLS
-
-
 @pytest.mark.proves("S1-24")
 @pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
 def test_own_tools_join_the_built_in_ones(module: str) -> None:
@@ -67,17 +63,6 @@ def test_a_module_that_cannot_be_used_says_why(module: str, message: str) -> Non
     assert loaded.found == TOOLS and len(loaded.problems) == 1 and message in loaded.problems[0]
 
 
-@pytest.mark.parametrize("module", ["TOOLS = [tool('No Name'), tool('a'), tool('a'), print]"], indirect=True)
-def test_good_tools_work_beside_bad_ones(module: str) -> None:
-    loaded = load_tools(module)
-    assert set(loaded.found) == {*TOOLS, "a"} and len(loaded.problems) == 3
-    assert "already a tool named 'a'" in loaded.problems[1]
-
-
-def test_missing_module_says_so() -> None:
-    assert "no_such_module" in load_tools("no_such_module").problems[0]
-
-
 def test_bookkeeping_may_be_repeated() -> None:
     with pytest.raises(ValueError, match="note: bookkeeping may run twice"):
         Tool(name="note", description="d", input=BaseModel, effect=Effect.ONCE, bookkeeping=True)
@@ -87,9 +72,3 @@ def test_only_bookkeeping_stays_off_the_queue() -> None:
     """A tool that reads or changes anything outside the session is a separate activity, which the timeline shows."""
     local = {name for name, tool in TOOLS.items() if tool.bookkeeping}
     assert local == {"update_plan", "report_progress", "list_subagents", "set_status"}
-
-
-@pytest.mark.parametrize("module", ["TOOLS = [tool('greet')]"], indirect=True)
-def test_own_tool_runs_outside_the_workers_loop(module: str) -> None:
-    loaded = load_tools(module).found["greet"]
-    assert loaded.run is not sys.modules[module].run  # see test_where_users_code_runs.py

@@ -12,14 +12,13 @@ from pydantic import BaseModel
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools import run_tool
 from activities.tools.registry import TOOLS
-from activities.tools.run_tool import call_turn, earlier_outcome, repetition_digest, run_guarded, stop_call
+from activities.tools.run_tool import call_turn, repetition_digest, run_guarded, stop_call
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
 from domain.redaction import Redactor
-from domain.sessions.session import AgentRef, Effect, RemoteCall, RemoteForm, SessionRef, ToolRequest, Usage
+from domain.sessions.session import AgentRef, Effect, RemoteCall, RemoteForm, SessionRef, ToolRequest
 from domain.task import Boundary
-from store.tool_calls import ToolClaimResult
 
 
 def request(name: str, *, node: str = "node-12345678", refusal: str | None = None) -> ToolRequest:
@@ -53,11 +52,6 @@ def test_digest_ignores_the_file_that_holds_a_long_result() -> None:
 def test_refused_call_leaves_a_digest_and_a_recorded_one_none() -> None:
     assert digest("no_such_tool") is None
     assert digest("no_such_tool", refusal="There is no such tool.") is not None
-
-
-def test_attempt_that_finds_a_result_reports_what_it_cost() -> None:
-    claim = ToolClaimResult.model_validate({"go": False, "state": "ok", "usage": '{"llm_calls": 1, "cost_usd": 0.25}'})
-    assert earlier_outcome(request("any"), None, claim).used == Usage(llm_calls=1, cost_usd=0.25)
 
 
 def test_links_and_forms_of_a_result_are_redacted_and_what_is_sent_back_is_not() -> None:

@@ -133,14 +133,6 @@ def test_boundary_allows_exactly_what_it_names(
     assert all(strictest(layers, name, [""]) is Action.ALLOW for name, one in TOOLS.items() if one.talks)
 
 
-def test_subject_covers_every_path_that_a_call_names() -> None:
-    subject = Subject(kind=SubjectKind.PATH, fields=("source", "targets"))
-    assert subject.of({"source": "./a", "targets": ["/workspace/b", "c//d"]}) == ["a", "b", "c/d"]
-    assert subject.of({"source": None, "targets": []}) == [""]
-    assert subject.of({"source": {"path": "a"}}) == [""]  # a value that cannot be read matches only the pattern *
-    assert Subject(fields=("agent", "name")).of({"agent": "x", "name": "y"}) == ["x"]
-
-
 def test_host_is_known_by_one_name() -> None:
     subject = Subject(kind=SubjectKind.HOST, fields=("host",))
     hosts = ("https://EXAMPLE.org:1/x", "example.org", "Example.org.:80", "//u@example.org")

@@ -10,7 +10,7 @@ from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
 from activities.model.models import Models
-from activities.tools.builtin.web_search import VendorSearch, list_hits
+from activities.tools.builtin.web_search import VendorSearch
 from activities.tools.tool import ToolResult
 from domain.agents.models import Kind, PriceTable, Provider, Providers
 from tests.support.web_server import response, web_server
@@ -129,7 +129,3 @@ async def test_an_endless_answer_does_not_fill_the_memory(
     one.body = b" " * 30_000_000 + json.dumps(FORMS[kind][1]).encode()
     found = await search(kind, url, make_context)
     assert found.failed and "could not be read" in found.text
-
-
-def test_results_without_an_address_are_left_out() -> None:
-    assert list_hits([{"url": None}, {"title": "x"}, {"url": ONE, "title": None}], 5) == [f'1. {ONE}\n   ""\n   ""']

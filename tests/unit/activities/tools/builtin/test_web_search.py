@@ -8,11 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from activities.egress import Fetcher
-from activities.tools.builtin.web_search import MISSING, Search, Service, with_search
+from activities.tools.builtin.web_search import Search, Service, with_search
 from activities.tools.registry import TOOLS
 from activities.tools.tool import ToolResult
-from domain.policy.rules import Action, Rule, is_possible, verdict
-from domain.task import Boundary
 from tests.support.web_server import response, web_server
 from tests.unit.activities.tools.conftest import MakeContext
 
@@ -131,29 +129,3 @@ async def test_a_hostile_service_is_a_failure_that_says_why(
     found = await find(make_context, Service.of(url, None, timeout_s=0.5))
     assert found.failed and said in found.text and len(found.text) < 300
     assert len(one.asked) == 1  # a redirect is not followed
-
-
-async def test_without_a_service_the_agent_learns_why(make_context: MakeContext) -> None:
-    found = await find(make_context, Service.of(None, None))
-    assert found.failed and found.text == MISSING and "ERRAND_SEARCH_URL" in MISSING
-    assert MISSING in with_search(dict(TOOLS), None)["web_search"].definition.description
-
-
-@pytest.mark.parametrize(
-    ("rule", "action"),
-    [
-        (Rule(permission="web_search", pattern="*secret*", action=Action.DENY), Action.DENY),
-        (Rule(permission="web_search", action=Action.ASK), Action.ASK),
-        (Rule(permission="web_search", pattern="weather *", action=Action.DENY), Action.ALLOW),
-    ],
-)
-def test_rules_match_the_query(rule: Rule, action: Action) -> None:
-    tool = TOOLS["web_search"]
-    subjects = tool.call_subjects({"query": "the secret\nplan"})
-    assert subjects is not None and verdict([[rule]], tool, subjects).action is action
-
-
-def test_a_boundary_of_hosts_leaves_no_search() -> None:
-    layers = Boundary(hosts=["example.org"]).layers()
-    assert not all(is_possible(rules, TOOLS["web_search"]) for rules in layers)
-    assert verdict(layers, TOOLS["web_search"], ["example.org"]).action is Action.DENY

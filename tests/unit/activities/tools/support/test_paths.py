@@ -196,24 +196,7 @@ def test_a_link_swapped_in_between_look_and_open_is_not_followed(
         Workspace(workspace).read("target", 100)
 
 
-def test_paths_inside_the_workspace_work(workspace: Path) -> None:
-    files = Workspace(workspace)
-    assert files.write("a/b/c.txt", b"one") is True
-    (workspace / "a/b/c.txt").chmod(0o755)
-    assert files.write("/workspace/a/b/c.txt", b"two") is False
-    assert files.read("./a//b/c.txt", 100) == b"two"
-    assert (workspace / "a/b/c.txt").stat().st_mode & 0o777 == 0o755
-    assert [entry.path for entry in files.walk(".", recursive=True)] == ["a", "a/b", "a/b/c.txt"]
-
-
 def test_a_write_never_changes_a_file_that_has_another_name_elsewhere(workspace: Path, outside: Path) -> None:
     os.link(outside / "secret", workspace / "hard")
     Workspace(workspace).write("hard", b"mine")
     assert (outside / "secret").read_bytes() == SECRET
-
-
-def test_a_failed_write_leaves_no_partial_file(workspace: Path) -> None:
-    (workspace / "name").mkdir()
-    with pytest.raises(PathError):
-        Workspace(workspace).write("name", b"x")
-    assert [item.name for item in workspace.iterdir()] == ["name"]
