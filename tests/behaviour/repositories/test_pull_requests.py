@@ -25,7 +25,7 @@ def branches(origin: Origin) -> list[str]:
     return [one for one in origin.branches() if one.startswith("errand/")]
 
 
-@pytest.mark.parametrize("forge", ["github", "gitea", "gitlab"])
+@pytest.mark.parametrize("forge", ["gitea", "gitlab"])
 async def test_a_branch_is_pushed_and_has_one_pull_request(
     stack: Stack, origin: Origin, committer: str, forge: str
 ) -> None:
@@ -108,30 +108,8 @@ async def test_a_kill_between_push_and_pull_request_leaves_one_branch_and_one_pu
     assert "unknown" in lost.lower() and "There is already the pull request 1" in found
 
 
-COMMENT = {"issue": {"number": 1}, "comment": {"body": "one more, please"}}
-CHECK = {"check_run": {"conclusion": "failure", "pull_requests": [{"number": 1}]}}
-
-
-@pytest.mark.parametrize(
-    ("kind", "number", "event", "elsewhere"),
-    [
-        ("issue_comment", "issue.number", COMMENT, {**COMMENT, "issue": {"number": 2}}),
-        (
-            "check_run",
-            "check_run.pull_requests.0.number",
-            CHECK,
-            {"check_run": {**CHECK["check_run"], "pull_requests": [{"number": 2}]}},
-        ),
-    ],
-)
-async def test_a_comment_and_a_failed_check_of_its_pull_request_are_the_next_turn_of_the_task(
-    stack: Stack,
-    origin: Origin,
-    committer: str,
-    kind: str,
-    number: str,
-    event: dict[str, Any],
-    elsewhere: dict[str, Any],
+async def test_a_comment_on_its_pull_request_is_the_next_turn_of_the_task(
+    stack: Stack, origin: Origin, committer: str
 ) -> None:
     task = {"agent": committer, "input": "An answer is due.", "permissions": ALLOWED}
     sender = await Sender.new(stack, "github", task=task)
@@ -141,20 +119,20 @@ async def test_a_comment_and_a_failed_check_of_its_pull_request_are_the_next_tur
         "signature": "github",
         "secret": sender.secret,
         "context": "per_key",
-        "correlation": f"pull:{{{{payload.repository.full_name}}}}#{{{{payload.{number}}}}}",
+        "correlation": "pull:{{payload.repository.full_name}}#{{payload.issue.number}}",
         "task": {**task, "input": steps(more, PUSH), "config": {"environment": environment}},
     }
     assert (await stack.http.put(f"/triggers/{sender.name}", json=rules)).is_success
     first = await stack.run(
         steps(COMMIT, PUSH, OPEN), agent=committer, config={"environment": environment}, permissions=ALLOWED
     )
-    repository = {"repository": {"full_name": "shop"}}
-    accepted = await sender.accepted(repository | event, event=kind)
+    comment = {"repository": {"full_name": "shop"}, "comment": {"body": "one more, please"}}
+    accepted = await sender.accepted({**comment, "issue": {"number": 1}}, event="issue_comment")
     assert accepted["conversation_id"] == first["conversation_id"]
     second = await stack.wait(accepted["session_id"])
     assert second["status"] == "completed", second
     [branch] = branches(origin)
     assert git(origin.folder, "log", "--format=%s", branch).splitlines()[:2] == ["Again", "More"]
     assert b"again" in await artifact(stack, second["task_id"], "changes.patch")
-    other = await sender.accepted(repository | elsewhere, event=kind)
+    other = await sender.accepted({**comment, "issue": {"number": 2}}, event="issue_comment")
     assert other["conversation_id"] != first["conversation_id"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -182,26 +181,6 @@ async def test_malformed_requests_get_an_answer_and_no_connection(networked: San
     result = await run(networked, workspace, script, policy(upstream, {"a.test": ["1.1.1.1"]}))
     assert result.output.count("HTTP/1.1 403 Forbidden") == len(MALFORMED), result.output
     assert upstream.connected == []
-
-
-async def test_sockets_of_the_host_are_not_reached_by_a_networked_command(networked: Sandbox, workspace: Path) -> None:
-    name = f"errand-{secrets.token_hex(8)}"
-    with socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        abstract.bind(f"\0{name}")
-        abstract.listen()
-        datagrams.bind(("127.0.0.1", 0))
-        datagrams.settimeout(0.2)
-        (workspace / "reach.py").write_text(
-            f"import socket\nsocket.socket(socket.AF_INET, 2).sendto(b'x', {datagrams.getsockname()!r})\n"
-            f"socket.socket(socket.AF_UNIX).connect('\\0{name}')\nprint('IN')"
-        )
-        result = await run(
-            networked, workspace, "python3 reach.py; cat /etc/hosts /etc/resolv.conf", policy(Upstream(), {})
-        )
-        assert "IN" not in result.output and "ConnectionRefusedError" in result.output
-        assert "127.0.0.1 localhost" in result.output and "nameserver" not in result.output
-        with pytest.raises(TimeoutError):
-            datagrams.recv(10)
 
 
 async def test_each_command_has_a_network_of_its_own(networked: Sandbox, workspace: Path) -> None:

@@ -59,10 +59,9 @@ RM = [
 
 
 @pytest.mark.parametrize("command", RM)
-@pytest.mark.parametrize("pattern", ["rm *", "rm -rf *", "/bin/rm *", "'rm'  -rf *"])
-@pytest.mark.parametrize("action", ["deny", "ask"])
-def test_rule_that_tightens_knows_every_spelling(command: str, pattern: str, action: str) -> None:
-    assert verdict(command, (action, pattern)) is Action(action)
+def test_rule_that_tightens_knows_every_spelling(command: str) -> None:
+    for pattern in ("rm *", "rm -rf *", "/bin/rm *", "'rm'  -rf *"):
+        assert verdict(command, ("deny", pattern)) is Action.DENY and verdict(command, ("ask", pattern)) is Action.ASK
 
 
 @pytest.mark.parametrize("command", ["rmdir x", "git rm-like x", "ls", "cat rm.txt", "FORM=1 ls", "./arm x"])

@@ -146,54 +146,10 @@ async def test_an_artifact_has_a_harmless_name(context: ToolContext, workspace: 
     assert result.failed and result.artifacts == []
 
 
-def test_every_tool_describes_itself_to_the_model_and_on_the_timeline() -> None:
-    examples: dict[str, dict[str, object]] = {
-        "list_files": {},
-        "read_file": {"path": "a"},
-        "write_file": {"path": "a", "content": "b"},
-        "edit_file": {"path": "a", "edits": [{"old": "b", "new": "c"}]},
-        "search_files": {"pattern": "a"},
-        "bash": {"command": "echo\n1"},
-        "fetch_url": {"url": "https://example.org"},
-        "web_search": {"query": "a\nb"},
-        "update_plan": {"steps": [{"title": "a", "status": "done"}]},
-        "report_progress": {"message": "a"},
-        "save_artifact": {"path": "a"},
-        "ask_user": {"question": "a\nb?"},
-        "delegate": {"agent": "a", "prompt": "b"},
-        "task": {"agent": "a", "prompt": "b", "description": "c"},
-        "async_delegate": {"name": "a", "prompt": "b"},
-        "async_task": {"agent": "a", "prompt": "b", "description": "c"},
-        "async_task_result": {"task_id": "a"},
-        "gather": {"task_ids": ["a"]},
-        "steer_subagent": {"task_id": "a", "message": "b"},
-        "cancel_subagent": {"task_id": "a"},
-        "list_subagents": {},
-        "subagent_create": {"agent": "a", "name": "b", "message": "c"},
-        "subagent_message": {"target": "a", "message": "b"},
-        "notify_parent": {"content": "a", "needs_answer": False},
-        "set_status": {"status": "a"},
-        "subagent_terminate": {"target": "a"},
-        "send_agent_message": {"text": "a"},
-        "start_background_agent": {"prompt": "a"},
-        "ask_agent": {"agent_id": "a", "prompt": "b"},
-        "manage_schedule": {"action": "list"},
-        "push_branch": {},
-        "open_pull_request": {"title": "a\nb"},
-        "wait_for_event": {"key": "a"},
-        "load_skill": {"name": "a"},
-        "emit_event": {"name": "a"},
-        "subscribe_events": {"pattern": "a:*"},
-    }
-    assert set(examples) == set(TOOLS)
-    for name, arguments in examples.items():
-        schema = TOOLS[name].definition.input_schema
+def test_every_tool_describes_its_arguments_to_the_model() -> None:
+    for tool in TOOLS.values():
+        schema = tool.definition.input_schema
         assert schema["additionalProperties"] is False
-        assert all("description" in field for field in schema["properties"].values())
-        line = TOOLS[name].summary(TOOLS[name].input.model_validate(arguments))
-        assert line and "\n" not in line
-    assert [name for name, tool in TOOLS.items() if tool.effect is Effect.ONCE] == [
-        "bash",
-        "push_branch",
-        "open_pull_request",
-    ]
+        assert all("description" in field for field in schema["properties"].values()), tool.name
+    once = [name for name, tool in TOOLS.items() if tool.effect is Effect.ONCE]
+    assert once == ["bash", "push_branch", "open_pull_request"]
