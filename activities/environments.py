@@ -39,25 +39,33 @@ class OpenEnvironment:
         bound = [one for one in self.credentials if is_bound(one.rules, url)]
         return next((one for one in bound if one.name == first), bound[0] if bound else None)
 
-    def network(
-        self, commands: Commands, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]
-    ) -> NetworkPolicy | None:
-        """Of the agent's commands: the hosts of the environment, as far as the rules and the agent allow them."""
-        if commands.guard is None or mode is SandboxMode.ISOLATED or self.spec.network is NetworkMode.OFF:
-            return None
-        tools, patterns = commands.tools.values(), self.spec.hosts if self.spec.hosts else ["*"]
-
-        def permitted(host: str) -> bool:
-            own = not agent.network or agent.may_reach(host)
-            return own and is_one_of(host, patterns) and host_permitted(layers, host, tools)
-
-        return NetworkPolicy(commands.guard, permitted, self.credentials)
-
     def setup_network(self, guard: Guard | None) -> NetworkPolicy | None:
         hosts = self.spec.setup_hosts
         if guard is None or not hosts:
             return None
         return NetworkPolicy(guard, lambda host: is_one_of(host, hosts), self.credentials)
+
+
+def open_network(
+    commands: Commands,
+    agent: AgentDefinition,
+    mode: SandboxMode | None,
+    layers: list[list[Rule]],
+    environment: OpenEnvironment | None = None,
+) -> NetworkPolicy | None:
+    """The network of an agent's commands. The operator must allow one, and the agent's definition or the environment
+    give it; a task can only deny it. They reach the hosts that each of them names and the rules allow."""
+    guard, tools, spec = commands.guard, commands.tools.values(), environment.spec if environment is not None else None
+    given = agent.network if spec is None else spec.network is not NetworkMode.OFF
+    if guard is None or not given or mode is SandboxMode.ISOLATED:
+        return None
+    patterns = spec.hosts if spec is not None and spec.hosts else ["*"]
+
+    def permitted(host: str) -> bool:
+        own = not agent.network or agent.may_reach(host)
+        return own and is_one_of(host, patterns) and host_permitted(layers, host, tools)
+
+    return NetworkPolicy(guard, permitted, environment.credentials if environment is not None else ())
 
 
 class Environments:

@@ -4,8 +4,7 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -20,92 +19,65 @@ SHOWN = 20  # problems of one folder
 NEVER = frozenset({".git"})
 
 
-@dataclass
-class FolderFiles:
-    """The files of a folder by their path in it, and the reasons why the folder cannot be used."""
-
-    root: Path
-    files: dict[str, Path] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    bytes: int = 0
-
-
 def pack_folder(root: Path, settings: Settings) -> bytes:
     """A compressed tar file of the folder. All problems are reported together, before anything is sent."""
-    found = _collect(root, settings)
-    if not found.files and not found.problems:
-        found.problems.append("there is no file in it that git would not ignore")
-    packed = b"" if found.problems else _pack(found)
+    shown, root = root, root.resolve()
+    files: dict[str, Path] = {}
+    problems: list[str] = []
+    taken = 0
+    try:
+        for path in _walk(root, root, _ignored_above(root)):
+            if len(files) > settings.workspace_files:  # a home folder may have a million
+                break
+            name, source = path.relative_to(root).as_posix(), path.resolve()
+            if fault := _find_fault(root, source, settings):
+                problems.append(f"{name}: {fault}")
+            else:
+                files[name] = source
+                taken += source.stat().st_size
+    except OSError as error:
+        problems.append(f"{error.filename}: {error.strerror}")
+    if not files and not problems:
+        problems.append("there is no file in it that git would not ignore")
+    if len(files) > settings.workspace_files:
+        problems.append(f"too many files; a workspace holds {settings.workspace_files:,}")
+    if settings.workspace_bytes and taken > settings.workspace_bytes:
+        problems.append(f"{size(taken)} in all; a workspace holds {size(settings.workspace_bytes)}")
+    packed = b"" if problems else _pack(files)
     if len(packed) > settings.max_file_bytes:
-        most = size(settings.max_file_bytes)
-        found.problems.append(f"packed it has {size(len(packed))}, and an upload has at most {most}")
-    if found.problems:
-        rest = len(found.problems) - SHOWN
-        lines = found.problems[:SHOWN] + ([f"and {rest} more"] if rest > 0 else [])
-        raise click.UsageError(f"--dir {root}: " + clean("\n  ".join(["this folder cannot be used:", *lines])))
+        problems.append(f"packed it has {size(len(packed))}, and an upload has at most {size(settings.max_file_bytes)}")
+    if problems:
+        rest = len(problems) - SHOWN
+        lines = problems[:SHOWN] + ([f"and {rest} more"] if rest > 0 else [])
+        raise click.UsageError(f"--dir {shown}: " + clean("\n  ".join(["this folder cannot be used:", *lines])))
     return packed
 
 
-def _collect(root: Path, settings: Settings) -> FolderFiles:
-    found = FolderFiles(root.resolve())
-    _walk(found, found.root, _ignored_above(found.root), settings)
-    if len(found.files) > settings.workspace_files:
-        found.problems.append(f"too many files; a workspace holds {settings.workspace_files:,}")
-    if settings.workspace_bytes and found.bytes > settings.workspace_bytes:
-        found.problems.append(f"{size(found.bytes)} in all; a workspace holds {size(settings.workspace_bytes)}")
-    return found
-
-
-def _walk(found: FolderFiles, folder: Path, above: IgnoreRules, settings: Settings) -> None:
+def _walk(folder: Path, root: Path, above: IgnoreRules) -> Iterator[Path]:
+    """All that is not ignored, but folders, and links to folders of the same tree."""
     rules = _with_ignore_file(above, folder)
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError as error:
-        found.problems.append(f"{_name_of(found, folder)}: {error.strerror}")
-        return
-    for entry in entries:
-        if len(found.files) > settings.workspace_files:
-            return  # a home folder may have a million files
-        path = Path(entry.path)
-        if entry.name in NEVER or rules.ignores(path.as_posix(), entry.is_dir(follow_symlinks=False)):
+    for path in sorted(folder.iterdir()):
+        real = path.is_dir() and not path.is_symlink()
+        if path.name in NEVER or rules.ignores(path.as_posix(), real):
             continue
-        if entry.is_symlink():
-            _take_link(found, path, settings)
-        elif entry.is_dir():
-            _walk(found, path, rules, settings)
-        else:
-            _take(found, path, path, settings)
+        if real:
+            yield from _walk(path, root, rules)
+        elif not path.is_dir() or not path.resolve().is_relative_to(root):
+            yield path
 
 
-def _take_link(found: FolderFiles, path: Path, settings: Settings) -> None:
-    target = path.resolve()
-    # what the user did not name must not be uploaded
-    if not target.is_relative_to(found.root):
-        found.problems.append(f"{_name_of(found, path)}: a link out of the folder, to {target}")
-    elif target.is_file():
-        _take(found, path, target, settings)
-    elif not target.exists():
-        found.problems.append(f"{_name_of(found, path)}: a link to nothing")
-
-
-def _take(found: FolderFiles, path: Path, source: Path, settings: Settings) -> None:
+def _find_fault(root: Path, source: Path, settings: Settings) -> str | None:
+    """Why a file cannot be sent; what the user did not name must not be uploaded."""
+    if not source.is_relative_to(root):
+        return f"a link out of the folder, to {source}"
+    if not source.exists():
+        return "a link to nothing"
     known = source.stat()
-    name = _name_of(found, path)
     if not stat.S_ISREG(known.st_mode):
-        found.problems.append(f"{name}: not a file, a folder or a link")
-    elif known.st_size > settings.workspace_file_bytes:
-        found.problems.append(
-            f"{name}: {size(known.st_size)}; a file has at most {size(settings.workspace_file_bytes)}"
-        )
-    elif not os.access(source, os.R_OK):
-        found.problems.append(f"{name}: cannot be read")
-    else:
-        found.files[name] = source
-        found.bytes += known.st_size
-
-
-def _name_of(found: FolderFiles, path: Path) -> str:
-    return path.relative_to(found.root).as_posix()
+        return "not a file, a folder or a link"
+    if known.st_size > settings.workspace_file_bytes:
+        return f"{size(known.st_size)}; a file has at most {size(settings.workspace_file_bytes)}"
+    return None if os.access(source, os.R_OK) else "cannot be read"
 
 
 def _ignored_above(root: Path) -> IgnoreRules:
@@ -130,10 +102,10 @@ def _with_ignore_file(rules: IgnoreRules, folder: Path) -> IgnoreRules:
     return rules.within(f"{folder.as_posix().rstrip('/')}/", text)
 
 
-def _pack(found: FolderFiles) -> bytes:
+def _pack(files: dict[str, Path]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, source in found.files.items():
+        for name, source in files.items():
             info = tarfile.TarInfo(name)
             known = source.stat()
             # the size of now: a file that has grown since the check would otherwise break the archive

@@ -10,9 +10,7 @@ from typing import NotRequired, Protocol, TypedDict, Unpack
 
 from activities.egress import Guard
 from activities.sandbox.network import NetworkPolicy
-from domain.agents.definition import AgentDefinition
-from domain.policy.rules import Rule, ToolTraits, host_permitted
-from domain.sessions.session import SandboxMode
+from domain.policy.rules import ToolTraits
 
 log = logging.getLogger(__name__)
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -113,20 +111,6 @@ class Commands:
         return await self.sandbox.run(
             script, workspace=folder, network=network, timeout_s=seconds, limits=limits, variables=variables
         )
-
-    def has_network(self, agent: AgentDefinition, mode: SandboxMode | None) -> bool:
-        """Whether a session has a network: its agent's definition and the operator must both allow it; a task can only
-        deny."""
-        return self.guard is not None and agent.network and mode is not SandboxMode.ISOLATED
-
-    def network(
-        self, agent: AgentDefinition, mode: SandboxMode | None, layers: list[list[Rule]]
-    ) -> NetworkPolicy | None:
-        """The hosts that a networked command may reach: those that its agent names and the rules allow."""
-        if self.guard is None or not self.has_network(agent, mode):
-            return None
-        tools = self.tools.values()
-        return NetworkPolicy(self.guard, lambda host: agent.may_reach(host) and host_permitted(layers, host, tools))
 
 
 def existing_folders(folders: tuple[str, ...]) -> tuple[str, ...]:

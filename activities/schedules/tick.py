@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 from activities.attempt import with_heartbeats
 from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
+from activities.environments import open_network
 from activities.sandbox import Commands, NetworkPolicy
 from activities.thread_state import ThreadState
 from activities.tools.rules import judge_call
@@ -208,7 +209,7 @@ class Checks:
         agent = await self._definitions.load(session.agent_ref)
         sandbox = session.task.config.sandbox
         version, _ = await workspaces.get(self._pool, schedule.tenant, schedule.conversation_id)
-        network = self._commands.network(agent, sandbox, session.rules)
+        network = open_network(self._commands, agent, sandbox, session.rules)
         with self._workspaces.use(schedule.tenant, schedule.conversation_id):
             folder = await self._workspaces.ready(schedule.tenant, schedule.conversation_id, version)
             if check.run is None:

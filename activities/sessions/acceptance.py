@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.attempt import run_of, send_heartbeats
-from activities.environments import Environments
+from activities.environments import Environments, open_network
 from activities.model.models import Models
 from activities.model.reply import Contexts
 from activities.sandbox import NONE, Commands
@@ -106,10 +106,7 @@ class AcceptanceChecks:
         await sessions.begin_check(self._pool, entry)
         agent = await self._definitions.load(check.agent)
         environment = await self._environments.open(check.ref, named) if named is not None else None
-        if environment is not None:
-            network = environment.network(self._commands, agent, check.sandbox, bounds)
-        else:
-            network = self._commands.network(agent, check.sandbox, bounds)
+        network = open_network(self._commands, agent, check.sandbox, bounds, environment)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)
         variables = environment.variables if environment is not None else NONE
         with self._workspaces.use(check.ref.tenant, check.workspace_id):

@@ -34,13 +34,13 @@ from activities.attempt import (
 )
 from activities.delegation.messages import Subagents
 from activities.egress import Fetcher
-from activities.environments import Environments, OpenEnvironment
+from activities.environments import Environments, open_network
 from activities.hooks.run_hooks import Hooks
 from activities.mcp.mcp_tool import MCP, find_mcp
 from activities.model.recorded import RECORDED, original_result
 from activities.pull_requests import Repositories, Repository
 from activities.requests.approved_files import find_changed, runs_commands
-from activities.sandbox import NONE, Commands, NetworkPolicy
+from activities.sandbox import NONE, Commands
 from activities.thread_state import ThreadStates
 from activities.tools.declared_tools import DECLARED, apply_binding, find_declared
 from activities.tools.rules import load_layers
@@ -254,6 +254,9 @@ class RunTool:
         if environment is not None:
             state.redactor.add(environment.hidden)
             repository = Repository(self._repositories, request.ref, request.workspace_id, folder, environment)
+        network = None
+        if environment is not None or agent.network:  # usually not, so that the rules are not loaded for every call
+            network = open_network(self._commands, agent, request.sandbox, await self._layers(request), environment)
         return ToolContext(
             ref=request.ref,
             agent=agent.name,
@@ -267,7 +270,7 @@ class RunTool:
             subagents=self._subagents,
             state=state,
             permits=partial(self._permits, request, tool),
-            network=await self._network(request, agent, environment),
+            network=network,
             variables=environment.variables if environment is not None else NONE,
             repository=repository,
             remote=claim.remote,
@@ -278,15 +281,6 @@ class RunTool:
 
     async def _permits(self, request: ToolRequest, tool: Tool, subject: str) -> bool:
         return verdict(await self._layers(request), tool, [subject]).action is Action.ALLOW
-
-    async def _network(
-        self, request: ToolRequest, agent: AgentDefinition, environment: OpenEnvironment | None
-    ) -> NetworkPolicy | None:
-        if environment is not None:
-            return environment.network(self._commands, agent, request.sandbox, await self._layers(request))
-        if not agent.network or not self._commands.has_network(agent, request.sandbox):
-            return None  # the usual case, so that the rules are not loaded for every call
-        return self._commands.network(agent, request.sandbox, await self._layers(request))
 
     async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
         return await load_layers(self._pool, self._definitions, request.ref, [*request.above, request.agent])

@@ -20,9 +20,9 @@ BUGS = [
     ),
     Bug(
         "a task's `isolated` is ignored",
-        "activities/sandbox/sandbox.py",
-        "agent.network and mode is not SandboxMode.ISOLATED",
-        "agent.network",
+        "activities/environments.py",
+        "if guard is None or not given or mode is SandboxMode.ISOLATED:",
+        "if guard is None or not given:",
         _NETWORK,
     ),
     Bug(

@@ -3,15 +3,12 @@
 import pytest
 
 from activities.egress import Guard
+from activities.environments import open_network
 from activities.sandbox import Commands, Refusing
 from domain.agents.definition import AgentDefinition
 from domain.sessions.session import SandboxMode
 
 SANDBOX = Refusing("none", "none")
-
-
-def agent(network: bool, hosts: list[str] | None = None) -> AgentDefinition:
-    return AgentDefinition(name="a", description="a", prompt="a", network=network, network_hosts=hosts)
 
 
 @pytest.mark.parametrize("operator", [False, True])
@@ -22,5 +19,5 @@ def test_operator_and_definition_enable_a_network_and_a_task_can_only_disable_it
 ) -> None:
     commands = Commands(SANDBOX, guard=Guard() if operator else None)
     expected = operator and definition and mode is not SandboxMode.ISOLATED
-    assert commands.has_network(agent(definition), mode) is expected
-    assert (commands.network(agent(definition), mode, []) is not None) is expected
+    agent = AgentDefinition(name="a", description="a", prompt="a", network=definition)
+    assert (open_network(commands, agent, mode, []) is not None) is expected
