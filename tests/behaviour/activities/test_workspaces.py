@@ -32,10 +32,7 @@ async def test_a_lost_directory_is_restored_between_two_calls(stack: Stack, tmp_
         )
     )
 
-    async def between() -> bool:
-        return await asyncio.to_thread(ledger.exists)
-
-    await eventually(between)
+    await eventually(lambda: asyncio.to_thread(ledger.exists))
     await asyncio.to_thread(shutil.rmtree, stack.workspace(task_id).parent)
     assert (await stack.wait(task_id))["status"] == "completed"
     output = (await stack.result(task_id))["output"]

@@ -215,10 +215,7 @@ async def test_a_credential_that_comes_with_a_task_is_gone_with_it(stack: Stack,
     push = "echo more >> app.py && git commit -qam More && git push origin HEAD 2>&1; touch begun; sleep 4"
     task_id = await stack.submit(steps([("bash", {"command": push})], *READ), config=config)
 
-    async def begun() -> bool:
-        return await asyncio.to_thread((stack.workspace(task_id) / "begun").exists)
-
-    await eventually(begun)
+    await eventually(lambda: asyncio.to_thread((stack.workspace(task_id) / "begun").exists))
     secret, count = origin.forge.token.encode(), "SELECT count(*) FROM credentials WHERE name = $1"
     assert await stack.pool.fetchval(count, name) == 1
     assert await secrets_found(stack, [secret]) == []

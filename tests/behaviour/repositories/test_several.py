@@ -53,10 +53,7 @@ async def test_a_task_changes_two_repositories_and_leaves_the_changes_of_each(
         config={"environment": environment},
     )
 
-    async def begun() -> bool:
-        return await asyncio.to_thread((stack.workspace(task_id) / "web/begun").exists)
-
-    await eventually(begun)
+    await eventually(lambda: asyncio.to_thread((stack.workspace(task_id) / "web/begun").exists))
     await stack.back("worker", await stack.kill("worker"))
     await asyncio.to_thread(shutil.rmtree, stack.workspace(task_id).parent)
     await asyncio.to_thread(shutil.rmtree, stack.settings.workspaces_dir.with_name("mirrors") / "default")

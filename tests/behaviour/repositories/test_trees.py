@@ -60,10 +60,7 @@ async def test_a_tree_travels_to_a_worker_that_has_nothing_of_it(stack: Stack, o
         config={"environment": environment},
     )
 
-    async def between() -> bool:
-        return await asyncio.to_thread(ledger.exists)
-
-    await eventually(between)
+    await eventually(lambda: asyncio.to_thread(ledger.exists))
     # as on another worker: neither the workspace nor the mirror is there
     await asyncio.to_thread(shutil.rmtree, stack.workspace(task_id).parent)
     await asyncio.to_thread(shutil.rmtree, stack.settings.workspaces_dir.with_name("mirrors") / "default")
@@ -160,10 +157,7 @@ async def test_contents_that_are_not_checked_out_are_not_fetched(stack: Stack, o
         config={"environment": await define(stack, origin.url, {"filter": "blob:none", "sparse": ["lib"]})},
     )
 
-    async def between() -> bool:
-        return await asyncio.to_thread(ledger.exists)
-
-    await eventually(between)
+    await eventually(lambda: asyncio.to_thread(ledger.exists))
     mirrors = stack.settings.workspaces_dir.with_name("mirrors") / "default"
     for folder in (stack.workspace(task_id).parent, mirrors):
         await asyncio.to_thread(shutil.rmtree, folder)
