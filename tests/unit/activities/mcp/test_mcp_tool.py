@@ -196,6 +196,7 @@ async def test_hostile_server_is_refused_clearly_and_soon(server: TestServer, ho
     assert time.monotonic() - began < 5
 
 
+SPACED: dict[str, Any] = {"the path": TEXT}
 LISTS: dict[str, tuple[list[Any], str]] = {
     "huge": ([tool(f"t{number}") for number in range(200)], "201 tools.*Choose among them with `only`"),
     "long": ([tool(f"t{number}", x={"description": "x" * 20_000}) for number in range(20)], "more than 200,000"),
@@ -204,7 +205,7 @@ LISTS: dict[str, tuple[list[Any], str]] = {
     "reference": ([tool("t", x={"$ref": "http://169.254.169.254/"})], "points outside"),
     "same names": ([tool("a.b"), tool("a/b")], "Two of its tools would be called mcp__pages__a_b"),
     "choice of forms": ([tool("t").model_copy(update={"input_schema": {"type": "object", "anyOf": [{}]}})], "anyOf"),
-    "argument": ([tool("t", **{"the path": TEXT})], 'called "the path", a name which models'),
+    "argument": ([tool("t", **SPACED)], 'called "the path", a name which models'),
     "invisible": ([tool("a\u202eb")], "cannot be used"),
 }
 
