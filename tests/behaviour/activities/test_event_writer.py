@@ -62,12 +62,3 @@ async def test_a_write_that_a_shutdown_cuts_off_is_made_once(stack: Stack) -> No
             await asyncio.sleep(0)
     await leaving
     assert await written(stack, ref) == 1
-
-
-async def test_flush_returns_once_everything_is_in_the_store(stack: Stack) -> None:
-    one, other = await counted(stack), await counted(stack)
-    async with EventWriter(stack.pool) as writer:
-        for ref in (one, other, one):
-            writer.put(ref, CALLED)
-        await writer.flush()
-        assert (await written(stack, one), await written(stack, other)) == (2, 1)

@@ -88,9 +88,6 @@ async def failure_of(kind: Kind, url: str, seconds: float = 5.0) -> ModelFailure
     ("parts", "type"),
     [
         ((), "connection_error"),
-        ((b"HTTP/1.1 200",), "connection_error"),
-        ((b"SSH-2.0-OpenSSH\r\n",), "connection_error"),
-        ((STREAM + b"nonsense\r\n",), "connection_error"),
         ((STREAM + b"5\r\nab",), "connection_error"),
         ((STREAM + b"0\r\n\r\n",), "incomplete_stream"),
         (
@@ -99,7 +96,7 @@ async def failure_of(kind: Kind, url: str, seconds: float = 5.0) -> ModelFailure
         ),
         ((FAILED + b"\r\n2\r\n{}\r\n0\r\n\r\n",), "api_error"),
     ],
-    ids=["nothing", "head", "ssh", "chunk-size", "chunk", "empty", "not-gzip", "failed"],
+    ids=["nothing", "chunk", "empty", "not-gzip", "failed"],
 )
 async def test_broken_response_is_a_failure_that_is_tried_again(
     kind: Kind, parts: tuple[bytes, ...], type: str
@@ -188,15 +185,12 @@ ENDED: dict[Kind, Any] = {
 ODD: dict[Kind, dict[str, tuple[list[Any], str | None]]] = {
     "anthropic": {
         "nulls": ([*begun(input_tokens=None), "hi", {"type": "message_delta", "delta": None}], None),
-        "null event": ([*begun(), {"type": "message_start", "message": None}], None),
         "texts as counts": ([*begun(input_tokens="many"), "hi", ENDED["anthropic"]], None),
-        "negative counts": ([*begun(input_tokens=-50), "hi", ENDED["anthropic"]], "hi"),
         "huge counts": ([*begun(input_tokens=10**40), "hi", ENDED["anthropic"]], "hi"),
         "another block": (
             [*begun(), {"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta"}}],
             None,
         ),
-        "odd reason": ([*begun(), "hi", {"type": "message_delta", "delta": {"stop_reason": ["end_turn"]}}], None),
         "names of others": ([*begun(), {"type": "of_another_year", "x": 1}, "hi", ENDED["anthropic"]], "hi"),
     },
     "openai": {
@@ -204,12 +198,9 @@ ODD: dict[Kind, dict[str, tuple[list[Any], str | None]]] = {
             [{"choices": None, "usage": None, "id": None}, "hi", {"choices": [{"delta": None}]}, ENDED["openai"]],
             "hi",
         ),
-        "null choice": ([{"choices": [None]}], None),
         "texts as counts": (["hi", {"usage": {"prompt_tokens": "many"}}, ENDED["openai"]], None),
-        "negative counts": (["hi", {"usage": {"prompt_tokens": 9, "completion_tokens": -50}}, ENDED["openai"]], "hi"),
         "huge counts": (["hi", {"usage": {"prompt_tokens": 10**40, "completion_tokens": 1}}, ENDED["openai"]], "hi"),
         "a number as text": ([{"choices": [{"delta": {"content": 7}}]}], None),
-        "odd reason": (["hi", {"choices": [{"delta": {}, "finish_reason": {"type": "stop"}}]}], "hi"),
         "no usage": (["hi", ENDED["openai"]], "hi"),
     },
 }
@@ -235,9 +226,7 @@ async def test_odd_pieces_make_a_malformed_reply_or_none(kind: Kind, name: str) 
     ("status", "said"),
     [
         (400, "Invalid content type. image_url is only supported by certain models."),
-        (404, "No endpoints found that support image input"),
         (500, "image input is not supported - hint: you may need to provide the mmproj"),
-        (400, "A maximum of 100 PDF pages may be provided."),
     ],
 )
 async def test_a_model_that_refuses_files_reads_what_they_are(kind: Kind, status: int, said: str) -> None:
@@ -304,12 +293,6 @@ async def test_one_byte_now_and_then_is_a_timeout(kind: Kind, monkeypatch: pytes
     assert (failure.type, failure.retryable) == ("timeout_error", True) and "took longer than" in failure.message
 
 
-def test_a_silent_vendor_is_left_before_its_activity_ends(kind: Kind) -> None:
-    providers = Providers(default=kind, named={kind: Provider(kind=kind, key="key")})
-    vendor: Any = Models(providers, PriceTable(providers=providers)).vendor("m")[0]
-    assert vendor.client.timeout.read == models.LONGEST_SILENCE < models.LONGEST_CALL < 600
-
-
 async def test_endless_text_ends(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "MOST_STREAM", 1_000_000)
     first = streamed(kind, *begun()) if kind == "anthropic" else STREAM
@@ -326,40 +309,13 @@ async def test_endless_text_ends(kind: Kind, monkeypatch: pytest.MonkeyPatch) ->
     assert failure.type == "malformed_reply" and "the stream is too long" in failure.message
 
 
-async def test_list_of_models_without_an_end_is_not_read_to_its_end() -> None:
-    sent = 0
-
-    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(STREAM.replace(b"text/event-stream", b"application/json"))
-        with contextlib.suppress(ConnectionError):
-            for _ in range(3_000):
-                writer.write(chunked(b" " * 100_000))
-                await writer.drain()
-                sent += 100_000
-        writer.close()
-
-    async with await asyncio.start_server(flood, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        providers = Providers(default="openai", named={"openai": Provider(kind="openai", base_url=url, key="key")})
-        port = Models(providers, PriceTable(providers=providers))
-        report = await port.report("openai", "m")
-        await port.close()
-    assert report.problem == "The model's reply could not be read." and sent < 40_000_000
-
-
 @pytest.mark.parametrize(
     ("head", "body", "type", "wait"),
     [
         (b"429 No\r\nRetry-After: nan", {"error": {"message": "slow"}}, "rate_limit_error", 0),
-        (b"429 No\r\nRetry-After: -5", {"error": {"message": "slow"}}, "rate_limit_error", 0),
         (b"429 No\r\nRetry-After: 1e9", {"error": {"message": "slow"}}, "rate_limit_error", 300),
-        (b"429 No\r\nRetry-After: tomorrow", {"error": {"message": "slow"}}, "rate_limit_error", None),
         (b"429 No", None, "rate_limit_error", None),
         (b"400 No", {"error": {"type": {"a": 1}, "code": ["x"], "message": {"b": 2}}}, None, None),
-        (b"400 No", {"error": [1]}, None, None),
-        (b"500 No", "oops", "api_error", None),
     ],
 )
 async def test_odd_errors_are_classified(

@@ -12,12 +12,6 @@ BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() 
 pytestmark = pytest.mark.skipif(not cpu.measurable(), reason="there is no /proc here")
 
 
-def test_a_child_that_ended_is_counted() -> None:
-    before = cpu.seconds([os.getpid()])
-    subprocess.run([sys.executable, "-c", BURN], check=True)
-    assert cpu.seconds([os.getpid()]) - before >= 0.25  # the child uses 0.3 s; the system counts in hundredths
-
-
 def test_a_child_that_lives_is_counted() -> None:
     before = cpu.seconds([os.getpid()])
     script = BURN + "print(flush=True)\ninput()"
@@ -27,7 +21,3 @@ def test_a_child_that_lives_is_counted() -> None:
         assert cpu.seconds([os.getpid()]) - before >= 0.25  # the child uses 0.3 s; the system counts in hundredths
         assert cpu.seconds([child.pid]) >= 0.25
         child.communicate(b"\n")
-
-
-def test_a_process_that_is_not_there_costs_nothing() -> None:
-    assert cpu.seconds([2**22 + 1]) == 0

@@ -22,19 +22,6 @@ SMALL = Sizes(
 )
 
 
-async def test_bench_measures_only_what_is_asked_for(lab: Lab) -> None:
-    said: list[str] = []
-    [row] = await measure(lab, 1, SMALL, said.append, ["handle"])
-    assert (row.name, said) == ("time to the handle", ["handle"])
-
-
-async def test_a_session_that_ended_early_is_no_measurement(lab: Lab) -> None:
-    task_id = await lab.ours.count(1)
-    await lab.ours.check(task_id, 1)
-    with pytest.raises(RuntimeError, match="after 2 steps"):
-        await lab.ours.check(task_id, 5)
-
-
 async def test_actions_that_the_cloud_would_bill(lab: Lab) -> None:
     found = await actions.measure(lab, (3,), sessions=1)
     ending = {"activity": 2, "search attribute": 1}

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from click.testing import CliRunner
 
 from bench.lab import Lab
-from bench.peers.__main__ import main
 from bench.peers.contest import Contestant, Figures, Result, compete, home_team, visitors
-from bench.peers.peer import PEERS, Peer, PeerFailed, stage
+from bench.peers.peer import Peer
 from bench.peers.report import as_table
-from bench.peers.script import counted, result
 from bench.scratch import count_stored_bytes, scratch_database
-from settings import ROOT
 from tests.behaviour.bench.own_contestant import TOO_LONG
 
 PYTHON = Path(sys.executable)
@@ -44,13 +40,6 @@ async def test_peers_are_measured_side_by_side(lab: Lab, tmp_path: Path) -> None
     assert long[3].failed == "ValueError: 7 steps are too many" and long[3].rounds == []
     assert long[0].rounds and not long[2].failed
     assert "nobody" in nobody.failed and nobody.failed == long[4].failed
-
-
-async def test_a_peer_that_takes_fewer_steps_is_no_measurement(lab: Lab, tmp_path: Path) -> None:
-    address = lab.temporal.service_client.config.target_host
-    async with stage(PYTHON, OWN.module, address, "", lab.model_url, tmp_path / "own.log") as up:
-        with pytest.raises(PeerFailed, match="ended after 0 of 2 steps"):
-            await up.run(2)
 
 
 async def test_scratch_database_grows_and_is_removed(lab: Lab) -> None:
@@ -85,16 +74,3 @@ def test_ratios_are_one_table() -> None:
     assert "quick [1] 0.38 [0.25-0.50] 0.50 none 0.00" in lines  # 10/20 and 10/40 are ratios within one round
     assert "limited FAILED: history size exceeds limit" in lines
     assert lines[-1] == "[1] Why."
-
-
-def test_every_peer_has_its_file_and_can_be_chosen() -> None:
-    for peer in PEERS:
-        text = (ROOT / "bench" / "peers" / f"{peer.name}.py").read_text()
-        assert "async def contestant(temporal: str, database: str)" in text
-    asked = CliRunner().invoke(main, ["--peer", "nobody"])
-    assert asked.exit_code == 2 and all(peer.name in asked.output for peer in PEERS)
-
-
-def test_the_script_is_the_same_each_time() -> None:
-    assert counted("Counted 12 steps. The last result was: x") == 12 and counted("No.") == 0
-    assert len(result(3)) == 1_024 and result(3) == result(3) != result(4)

@@ -68,15 +68,11 @@ async def test_raises_are_bounded_and_never_lower_anything(bounded: Stack) -> No
     await waiting(bounded, task_id)
     cases: list[tuple[dict[str, object], list[tuple[str, str]]]] = [
         ({}, [("", "empty")]),
-        ({"tree": None, "ttl": None}, [("", "empty")]),
         ({"max_steps": 8}, [("/max_steps", "lower")]),
         ({"max_steps": 21}, [("/max_steps", "out_of_range")]),  # more than its conversation has
-        ({"max_steps": 10**9}, [("/max_steps", "out_of_range")]),
         ({"ttl": 10**15}, [("/ttl", "out_of_range")]),
         ({"max_tool_calls": 5}, [("/max_tool_calls", "no_limit")]),
-        ({"tree": {"max_tokens": 5}}, [("/tree/max_tokens", "no_limit")]),
         ({"tree": {"max_steps": 19}}, [("/tree/max_steps", "lower")]),
-        ({"steps": 10}, [("/steps", "unknown_field")]),
     ]
     for body, expected in cases:
         refused = await bounded.http.post(f"/tasks/{task_id}/budget", json=body)
@@ -136,14 +132,9 @@ async def test_grace_period_ends_in_time_or_by_a_hard_cancel(stack: Stack) -> No
 
 async def test_invalid_cancel_mode_is_refused(stack: Stack) -> None:
     task_id = await stack.submit("[[script:say text=x]]")
-    for body, pointer in (
-        ({"mode": "soft"}, "/mode"),
-        ({"grace": 5}, "/grace"),
-        ({"mode": "graceful", "grace": 0}, "/grace"),
-    ):
+    for body, pointer in (({"mode": "soft"}, "/mode"), ({"grace": 5}, "/grace")):
         answer = await stack.cancel(task_id, **body)
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
-    assert (await stack.wait(task_id))["status"] == "completed"
 
 
 async def asking(stack: Stack, headers: dict[str, str]) -> str:

@@ -121,15 +121,11 @@ async def test_conversation_with_a_spent_budget_refuses_turns_until_it_is_raised
 @pytest.mark.parametrize(
     ("config", "pointer"),
     [
-        ({"max_tokens": 11, "tree": {"max_tokens": 10}}, "/config/max_tokens"),
         ({"max_steps": 11, "tree": {"max_steps": 10}}, "/config/max_steps"),
-        ({"max_tool_calls": 11, "tree": {"max_tool_calls": 10}}, "/config/max_tool_calls"),
-        ({"max_cost_usd": 0.2, "tree": {"max_cost_usd": 0.1}}, "/config/max_cost_usd"),
         ({"ttl": 6_000, "tree": {"ttl": 5_000}}, "/config/ttl"),
         ({"ttl": 5_000, "input_timeout": 6_000}, "/config/input_timeout"),
         ({"max_tool_calls": 0}, "/config/max_tool_calls"),
         ({"tree": {"max_sessions": -1}}, "/config/tree/max_sessions"),
-        ({"tree": {"tokens": 5}}, "/config/tree/tokens"),
         ({"model": "unheard-of", "tree": {"max_cost_usd": 1}}, "/config/tree/max_cost_usd"),
     ],
     ids=str,

@@ -15,18 +15,11 @@ def test_a_ratio_is_taken_within_its_round() -> None:
     assert STEP.to_calling == Spread(1.2, 1.0, 1.5)
 
 
-def test_rounds_that_do_not_match_are_refused() -> None:
-    with pytest.raises(ValueError):
-        assert Row("step", "ms", [1.0, 2.0], [1.0]).to_bare
-
-
 @pytest.mark.parametrize(
     ("aim", "met"),
     [
         (Aim(high=1.5), True),
         (Aim(high=1.4), False),
-        (Aim(low=1.5), True),
-        (Aim(low=1.6), False),
         (Aim(high=59, of_value=True), False),
         (Aim(high=60, of_value=True), True),
         (Aim(low=0.95, high=1.05), False),
@@ -34,10 +27,6 @@ def test_rounds_that_do_not_match_are_refused() -> None:
 )
 def test_aim_judges_the_median(aim: Aim, met: bool) -> None:
     assert Row("step", "ms", STEP.ours, STEP.bare, aim=aim).met is met
-
-
-def test_a_figure_without_an_aim_is_not_judged() -> None:
-    assert Row("step", "ms", [1.0]).met is None
 
 
 def test_report_is_one_object() -> None:

@@ -9,8 +9,8 @@ from activities.model.anthropic import render_request
 from domain.conversations.display_messages import PREVIEW, display_messages, find_said_before
 from domain.messages import (
     SUMMARY,
-    UNANSWERED,
     Body,
+    ModelMessage,
     ModelRequest,
     Node,
     NoteBody,
@@ -27,7 +27,6 @@ from domain.messages import (
     calls_of,
     hide_nodes,
     render_messages,
-    shorten_results,
     since_checkpoint,
     text_of,
 )
@@ -140,33 +139,6 @@ def test_a_checkpoint_replaces_all_that_was_before_it(path: list[Node]) -> None:
         assert render_messages(path, "one")[0].content[0] == TextBlock(text=text)
 
 
-@given(st.integers(0, 4), st.data())
-def test_every_call_has_an_answer_and_only_a_good_one_counts_as_success(count: int, data: st.DataObject) -> None:
-    calls = [call(f"call-{n}") for n in range(count)]
-    results = data.draw(known_results(count))
-    answers = answer_calls(calls, results).results
-    assert [answer.call_id for answer in answers] == [call.id for call in calls]
-    known = {result.index: result for result in results if result.state is not CallState.STARTED}
-    for index, answer in enumerate(answers):
-        assert answer.text == (known[index].text if index in known else UNANSWERED)
-        assert answer.failed == (index not in known or known[index].state is not CallState.OK)
-
-
-@given(paths(), st.integers(0, 10))
-def test_shortening_cuts_long_results_and_nothing_else(path: list[Node], limit: int) -> None:
-    for before, after in zip(path, shorten_results(path, limit), strict=True):
-        if not isinstance(before.body, ResultsBody):
-            assert after == before
-            continue
-        assert isinstance(after.body, ResultsBody)
-        for old, new in zip(before.body.results, after.body.results, strict=True):
-            assert (old.call_id, old.failed) == (new.call_id, new.failed)
-            if len(old.text) <= limit:
-                assert new == old
-            else:
-                assert new.text.startswith(old.text[:limit] + f"\n[… {len(old.text) - limit} ")
-
-
 TEXT = st.text(max_size=12)
 SPOKEN = st.text(alphabet="abc ", min_size=1, max_size=12).filter(str.strip)
 SIDES = ("a", "b")
@@ -180,6 +152,11 @@ def response(side: str, body: ReplyBody) -> list[Node]:
     """A response of a side, with the results of its calls."""
     nodes = [side_node(side, body)]
     return [*nodes, side_node(side, answer_calls(body.calls, []))] if body.calls else nodes
+
+
+def said(side: str, text: str, *tools: str, turn_text: str | None = None) -> list[Node]:
+    calls = [ToolCallBlock(id=f"{side}-{text}-{name}", name=name, arguments={}) for name in tools]
+    return response(side, ReplyBody(content=[TextBlock(text=text), *calls], model="m", turn_text=turn_text))
 
 
 def user(text: str) -> Node:
@@ -230,6 +207,16 @@ def test_no_tool_call_of_the_other_side_is_visible(path: list[Node], side: str) 
     shown = [block for message in render_messages(path, "m", side) for block in message.content]
     assert {block.id for block in shown if isinstance(block, ToolCallBlock)} <= own
     assert {block.call_id for block in shown if isinstance(block, ToolResultBlock)} <= own
+
+
+def test_notes_of_the_platform_are_for_the_side_they_were_written_for() -> None:
+    path = [user("Go."), *said("a", "one"), side_node("b", NoteBody(text="hurry")), *said("b", "two")]
+    assert all("hurry" not in text for _, texts in _texts(render_messages(path, "m", "a")) for text in texts)
+
+
+def _texts(messages: list[ModelMessage]) -> list[tuple[str, list[str]]]:
+    shown = [(one.role, [block.text for block in one.content if isinstance(block, TextBlock)]) for one in messages]
+    return [(role, texts) for role, texts in shown if texts]
 
 
 def step_node(step: int, body: Body, side: str = "a") -> Node:

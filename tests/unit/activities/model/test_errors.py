@@ -33,12 +33,6 @@ def refused() -> anthropic.APIConnectionError:
             "ANTHROPIC_BASE_URL",
         ),
         (
-            httpx2.RemoteProtocolError("cut", request=REQUEST),
-            "connection_error",
-            "The connection to the model was lost (model m",
-            "ANTHROPIC_BASE_URL",
-        ),
-        (
             anthropic.AuthenticationError("no", response=httpx2.Response(401, request=REQUEST), body=None),
             "authentication_error",
             "The model API answered 401 (status 401; model m",
@@ -66,7 +60,6 @@ def test_message_of_the_endpoint_is_bounded_and_shows_no_key() -> None:
         ("Your credit balance is too low to access the Anthropic API.", "billing_error"),
         ("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000", wire.CONTEXT_TOO_LONG),
         ("Input is too long for requested model.", wire.CONTEXT_TOO_LONG),
-        ("messages: at least one message is required", "invalid_request_error"),
     ],
 )
 def test_a_bad_request_can_mean_something_else(said: str, type: str) -> None:
@@ -79,7 +72,6 @@ def test_a_bad_request_can_mean_something_else(said: str, type: str) -> None:
     ("data", "type", "begins", "retryable"),
     [
         ('{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}', "overloaded_error", "Busy (", True),
-        ('{"error":{"type":"overloaded_error"}}', "overloaded_error", "The model API reported an error (", True),
         ('{"error":{"type":"invalid_request_error","message":"no"}}', "invalid_request_error", "no (", False),
         (
             '{"error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens"}}',
@@ -87,23 +79,14 @@ def test_a_bad_request_can_mean_something_else(said: str, type: str) -> None:
             "prompt is too long: 9 tokens (",
             False,
         ),
-        ('{"error":{"type":null,"message":"x"}}', "unknown_error", "x (unknown_error; ", False),
         ('{"error":"boom"}', "unknown_error", '{"error":"boom"} (', False),
-        ("[1]", "unknown_error", "[1] (", False),
         ("out of order", "unknown_error", "out of order (", False),
-        ("", "unknown_error", "The model API reported an error (", False),
     ],
 )
 def test_error_inside_a_stream_is_classified_by_its_type(data: str, type: str, begins: str, retryable: bool) -> None:
     failure = classify_failure(StreamFailed(data.encode(), httpx2.Response(200, request=REQUEST)), "m")
     assert (failure.type, failure.retryable) == (type, retryable)
     assert failure.message.startswith(begins) and "model m at http://gateway.example:8443)" in failure.message
-
-
-def test_endpoint_decides_whether_an_error_inside_a_stream_is_retried() -> None:
-    response = httpx2.Response(200, headers={"x-should-retry": "false", "retry-after": "7"}, request=REQUEST)
-    failure = classify_failure(StreamFailed(b'{"error":{"type":"overloaded_error","message":"busy"}}', response), "m")
-    assert not failure.retryable and failure.wait == 7
 
 
 def test_type_of_an_error_inside_a_stream_is_bounded() -> None:

@@ -12,7 +12,6 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from pydantic import TypeAdapter
 
-from activities.model.models import MalformedReply
 from activities.model.openai import OpenAI, ReplyReader, read_error, read_usage, render_request
 from domain.agents.models import Provider
 from domain.messages import (
@@ -20,7 +19,6 @@ from domain.messages import (
     ModelResponse,
     ModelSettings,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     ToolDefinition,
     ToolResultBlock,
@@ -60,10 +58,7 @@ def test_calls_and_results_have_the_form_of_the_api() -> None:
 @pytest.mark.parametrize(
     ("settings", "sent"),
     [
-        ({}, {}),
-        ({"temperature": 0.0}, {"temperature": 0.0}),
         ({"effort": "minimal"}, {"reasoning_effort": "minimal"}),
-        ({"tool_choice": "required"}, {"tool_choice": "required"}),
         ({"tool_choice": "bash"}, {"tool_choice": {"type": "function", "function": {"name": "bash"}}}),
         ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
     ],
@@ -120,7 +115,7 @@ def test_parallel_calls_are_put_together_however_they_are_numbered() -> None:
         assert made[0].id != made[1].id
 
 
-@pytest.mark.parametrize("theirs", ["functions.bash:0", "", "x" * 41, "same"])
+@pytest.mark.parametrize("theirs", ["functions.bash:0", "same"])
 def test_ids_and_names_that_another_vendor_would_refuse_are_replaced(theirs: str) -> None:
     """Also ids that come again in the next reply: Anthropic wants each once, Mistral nine letters and digits."""
     made: list[ToolCallBlock] = []
@@ -131,18 +126,10 @@ def test_ids_and_names_that_another_vendor_would_refuse_are_replaced(theirs: str
     assert {one.name for one in made} == {"functions_b_sh_"}
 
 
-@pytest.mark.parametrize("arguments", ["{", "[]", '{"a": NaN}'])
-def test_broken_arguments_make_a_malformed_reply(arguments: str) -> None:
-    _, reader = read(delta(tool_calls=[call(arguments, index=0, id="a", name="bash")]))
-    with pytest.raises(MalformedReply, match="its call of bash"):
-        reader.content()
-
-
 @pytest.mark.parametrize(
     ("chunks", "replayed"),
     [
         ([delta(reasoning_content="h"), delta(reasoning_content="m")], {"reasoning_content": "hm"}),
-        ([delta(reasoning="hm")], {"reasoning": "hm"}),
         (
             [
                 delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "h"}]),
@@ -166,16 +153,9 @@ def test_reasoning_is_sent_back_within_its_turn_only(chunks: list[dict[str, Any]
     assert later["messages"][2].keys() == {"role", "content", "tool_calls"}
 
 
-def test_reasoning_of_another_form_is_left_out() -> None:
-    sent = render_request(request(user(), assistant(ThinkingBlock(text="hm", proof="sig=="), TextBlock(text="y"))))
-    check(sent)
-    assert sent["messages"][2] == {"role": "assistant", "content": "y"}
-
-
 @pytest.mark.parametrize(
     ("reported", "usage"),
     [
-        ({"prompt_tokens": 10, "completion_tokens": 2}, Usage(llm_calls=1, input_tokens=10, output_tokens=2)),
         (
             {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}},
             Usage(llm_calls=1, input_tokens=2, output_tokens=2, cache_read_tokens=8),
@@ -209,22 +189,17 @@ REQUEST = httpx2.Request("POST", "https://api.example/v1/chat/completions")
 @pytest.mark.parametrize(
     ("status", "body", "kind", "too_long"),
     [
-        (401, {"message": "Incorrect API key", "code": "invalid_api_key"}, "authentication_error", False),
         (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit_error", False),
         (429, {"message": "You exceeded your quota", "code": "insufficient_quota"}, "billing_error", False),
         (402, {"message": "Insufficient Balance"}, "billing_error", False),
-        (400, {"message": "too long", "code": "context_length_exceeded"}, "invalid_request_error", True),
         (400, {"message": "the request exceeds the available context size"}, "invalid_request_error", True),
         (400, {"message": "blocked", "code": "content_filter"}, "content_refused", False),
         (400, {"message": "Unsupported parameter: 'x'", "code": "unsupported_parameter"}, "unknown_parameter", False),
         (400, {"message": "Unrecognized request argument supplied: x"}, "unknown_parameter", False),
-        (400, {"message": "registry.ollama.ai/library/gemma does not support tools"}, "tools_unsupported", False),
         (404, {"message": "No endpoints found that support tool use"}, "tools_unsupported", False),
         (404, {"message": "model 'x' not found", "code": None}, "not_found_error", False),
-        (404, {"detail": "Not Found"}, "wrong_form", False),
         (404, None, "wrong_form", False),
         (500, "oops", "api_error", False),
-        (503, {"message": "Loading model"}, "overloaded_error", False),
     ],
 )
 def test_errors_of_many_endpoints_have_few_kinds(status: int, body: Any, kind: str, too_long: bool) -> None:
