@@ -14,6 +14,7 @@ from agents.problems import (
     Catalogue,
     FieldProblem,
     graph_problems,
+    listings_of,
     mcp_problems,
     names_a_server,
     side_problems,
@@ -135,9 +136,8 @@ def definition_problems(
     found: list[FieldProblem] = []
     own = own_tools(definition, may_ask=definition.may_ask, plans=False)
     named = {*known.tools, *own, *(tool.name for tool in definition.external_tools)}
-    for prompt in definition.prompts.values():
-        found += _listing_problems(prompt, f"prompts.{prompt.name}.", known)
-    found += _listing_problems(definition, "", known)
+    for where, listing in listings_of(definition).items():
+        found += _listing_problems(listing, where, known)
     found += [
         FieldProblem(f"permissions.{index}.permission", f"no tool {rule.permission!r}", tuple(sorted(named)))
         for index, rule in enumerate(definition.permissions)

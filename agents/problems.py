@@ -155,6 +155,11 @@ def _at(value: Any, part: int | str) -> Any:
     return None
 
 
+def listings_of(definition: AgentDefinition) -> dict[str, Equipment]:
+    """The definition and its prompts, by what the names of their fields begin with."""
+    return {"": definition, **{f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}}
+
+
 # Faults in the variables of a definition: defaults that show a secret, values handed to the wrong agent.
 
 
@@ -166,8 +171,7 @@ def variable_problems(definition: AgentDefinition, agents: Mapping[str, AgentDef
             yield FieldProblem(f"variables.{name}.default", "is a secret: a definition is stored in plain text")
         if is_sealed(definition.env.get(name)) or is_sealed(one.default):
             yield FieldProblem(f"variables.{name}", f"has a value that begins with {SEALED_PREFIX!r}")
-    listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
-    for where, listing in ({"": definition} | listings).items():
+    for where, listing in listings_of(definition).items():
         for index, tool in enumerate(listing.subagent_tools):
             child = agents.get(tool.name)
             known = child.all_variables if child else {}
@@ -310,11 +314,9 @@ def _rule_problems(definition: AgentDefinition, name: SideName, known: Catalogue
 
 def _declared_tool_problems(definition: AgentDefinition, known: Catalogue) -> Iterator[FieldProblem]:
     taken = {*known.tools, *(tool.name for tool in definition.external_tools)}
-    listings = {"": definition.declared_tools} | {
-        f"prompts.{prompt.name}.": prompt.declared_tools for prompt in definition.prompts.values()
-    }
-    for where, tools in listings.items():
-        yield from (FieldProblem(*one) for one in tool_problems(f"{where}declared_tools", tools, taken))
+    for where, listing in listings_of(definition).items():
+        found = tool_problems(f"{where}declared_tools", listing.declared_tools, taken)
+        yield from (FieldProblem(*one) for one in found)
 
 
 # references between agents: exposed agents among the tools, and faults in the references
@@ -354,8 +356,7 @@ def graph_problems(
     found: list[FieldProblem] = []
     if definition.expose_as_tool and definition.name in known.tools:
         found.append(FieldProblem("expose_as_tool", f"there is already a tool named {definition.name!r}"))
-    listings: dict[str, Equipment] = {f"prompts.{name}.": prompt for name, prompt in definition.prompts.items()}
-    for where, listing in ({"": definition} | listings).items():
+    for where, listing in listings_of(definition).items():
         found += _subagent_tool_problems(listing, where, agents, definition)
         found += _handoff_problems(listing, where, agents, definition.dual)
         found += _delegation_problems(listing, agents, where)
@@ -402,17 +403,11 @@ def _delegation_problems(
 def _subagent_tool_problems(
     listing: Equipment, where: str, agents: Mapping[str, AgentDefinition], definition: AgentDefinition
 ) -> Iterator[FieldProblem]:
-    usable = tuple(sorted(name for name, agent in agents.items() if agent.dual and agent.expose_as_tool))
     for index, tool in enumerate(listing.subagent_tools):
         field = f"{where}subagent_tools.{index}"
-        agent = agents.get(tool.name)
-        if agent is None:
-            yield FieldProblem(f"{field}.name", f"no agent {tool.name!r}", usable)
+        yield from _exposure_problems(tool.name, agents, f"{field}.name", dual=True)
+        if (agent := agents.get(tool.name)) is None:
             continue
-        if not agent.dual:
-            yield FieldProblem(f"{field}.name", f"{tool.name!r} has a human side, so it cannot be a subagent", usable)
-        elif not agent.expose_as_tool:
-            yield FieldProblem(f"{field}.name", f"{tool.name!r} does not set expose_as_tool", usable)
         if tool.hidden and tool.immediate is None:
             yield FieldProblem(f"{field}.hidden", "a hidden subagent that is not immediate would never start")
         yield from _immediate_problems(tool, field, agent, {**definition.variables, **listing.variables})
@@ -426,10 +421,7 @@ def _subagent_tool_problems(
 
 
 def _immediate_problems(
-    tool: SubagentTool,
-    field: str,
-    agent: AgentDefinition,
-    variables: Mapping[str, Variable],
+    tool: SubagentTool, field: str, agent: AgentDefinition, variables: Mapping[str, Variable]
 ) -> Iterator[FieldProblem]:
     """Faults of an immediate subagent: nobody fills in its arguments, and its name is shown to a model."""
     if tool.immediate is None:
@@ -450,14 +442,20 @@ def _handoff_problems(
 ) -> Iterator[FieldProblem]:
     if dual and listing.handoffs:
         yield FieldProblem(f"{where}handoffs", "an agent without a human side cannot hand its thread over")
-    usable = tuple(sorted(name for name, agent in agents.items() if not agent.dual and agent.expose_as_tool))
     for name in listing.handoffs:
-        agent = agents.get(name)
-        if agent is None:
-            yield FieldProblem(f"{where}handoffs", f"no agent {name!r}", usable)
-        elif agent.dual:
-            yield FieldProblem(
-                f"{where}handoffs", f"{name!r} has no human side: it is a subagent, not a handoff", usable
-            )
-        elif not agent.expose_as_tool:
-            yield FieldProblem(f"{where}handoffs", f"{name!r} does not set expose_as_tool", usable)
+        yield from _exposure_problems(name, agents, f"{where}handoffs", dual=False)
+
+
+def _exposure_problems(
+    name: str, agents: Mapping[str, AgentDefinition], field: str, *, dual: bool
+) -> Iterator[FieldProblem]:
+    """Why an agent cannot be called as a tool: as a subagent if `dual`, else as a handoff."""
+    usable = tuple(sorted(name for name, agent in agents.items() if agent.dual == dual and agent.expose_as_tool))
+    agent = agents.get(name)
+    if agent is None:
+        yield FieldProblem(field, f"no agent {name!r}", usable)
+    elif agent.dual != dual:
+        kind = "a human side, so it cannot be a subagent" if dual else "no human side, so it cannot be a handoff"
+        yield FieldProblem(field, f"{name!r} has {kind}", usable)
+    elif not agent.expose_as_tool:
+        yield FieldProblem(field, f"{name!r} does not set expose_as_tool", usable)

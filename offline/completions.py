@@ -1,30 +1,12 @@
-"""OpenAI's form of the same model: a request becomes one of Anthropic's form, and the reply goes the other way. What
-the real API refuses is refused here, with the same status and a similar message.
-"""
+"""OpenAI's form of the same model: a request becomes one of Anthropic's form, which is checked as such, and the reply
+goes the other way."""
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from offline.wire import ApiError, Event, pieces
 
-_ID = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
-_KNOWN = frozenset(
-    {
-        *(
-            "model",
-            "messages",
-            "tools",
-            "tool_choice",
-            "parallel_tool_calls",
-            "stream",
-            "stream_options",
-            "temperature",
-        ),
-        *("top_p", "max_tokens", "max_completion_tokens", "reasoning_effort", "response_format"),
-    }
-)
 _FINISHED = {"tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 _TYPES = {401: "invalid_request_error", 429: "rate_limit_error"}
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
@@ -32,37 +14,33 @@ _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_excee
 
 def to_messages(body: Any) -> Any:
     """The request in Anthropic's form, whose own checks follow."""
-    if not isinstance(body, dict):
-        raise _invalid("We could not parse the JSON body of your request.")
-    if unknown := sorted(body.keys() - _KNOWN):
-        raise _invalid(f"Unrecognized request argument supplied: {unknown[0]}", unknown[0], "unknown_parameter")
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise _invalid("Invalid 'messages': empty array.", "messages", "empty_array")
-    limit = body.get("max_completion_tokens") or body.get("max_tokens") or 4_096
+    try:
+        return _to_messages(body)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ApiError(400, "We could not parse the JSON body of your request.") from None
+
+
+def _to_messages(body: Any) -> dict[str, Any]:
     sent: dict[str, Any] = {
-        "model": body.get("model"),
-        "max_tokens": limit,
+        "model": body["model"],
+        "max_tokens": body.get("max_completion_tokens") or body.get("max_tokens") or 4_096,
         "messages": [],
         "stream": body.get("stream"),
     }
-    for index, message in enumerate(messages):
-        role = message.get("role") if isinstance(message, dict) else None
-        if role == "system" and index == 0:
-            sent["system"] = _text(index, message)
-        elif role == "user":
-            content = message.get("content")
-            given = content if isinstance(content, list) else [{"type": "text", "text": _text(index, message)}]
-            parts = [_part(index, part) for part in given]
-            sent["messages"].append({"role": "user", "content": parts})
-        elif role == "tool":
-            _add_result(sent["messages"], index, message)
-        elif role == "assistant":
-            sent["messages"].append({"role": "assistant", "content": _reply(index, message)})
-        else:
-            raise _invalid(f"Invalid value: '{role}'.", f"messages[{index}].role", "invalid_value")
+    for message in body["messages"]:
+        role, content = message["role"], message.get("content")
+        match role:
+            case "system":
+                sent["system"] = content
+            case "tool":
+                _add_result(sent["messages"], message)
+            case "assistant":
+                sent["messages"].append({"role": role, "content": _reply(message)})
+            case _:
+                parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+                sent["messages"].append({"role": role, "content": [_part(part) for part in parts]})
     _mark_cache(sent["messages"])
-    sent["tools"] = [_tool(index, tool) for index, tool in enumerate(body.get("tools") or [])]
+    sent["tools"] = [_tool(tool["function"]) for tool in body.get("tools") or []]
     if body.get("tool_choice") == "none":
         sent["tool_choice"] = {"type": "none"}
     if body.get("reasoning_effort") not in (None, "none"):
@@ -77,18 +55,7 @@ def _mark_cache(messages: list[dict[str, Any]]) -> None:
         block["cache_control"] = {"type": "ephemeral"}
 
 
-def _invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    return ApiError(400, message, code=code, param=param)
-
-
-def _text(index: int, message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if not isinstance(content, str):
-        raise _invalid(f"Invalid type for 'messages[{index}].content'", f"messages[{index}].content", "invalid_type")
-    return content
-
-
-def _part(index: int, part: Any) -> Any:
+def _part(part: Any) -> Any:
     """A picture or a file becomes a block with the same bytes."""
     match part:
         case {"type": "image_url", "image_url": {"url": str(url)}}:
@@ -97,48 +64,32 @@ def _part(index: int, part: Any) -> Any:
             kind = "document"
         case _:
             return part
-    media_type, marked, data = url.removeprefix("data:").partition(";base64,")
-    if not marked:
-        raise _invalid("Invalid file data: a data URL is expected.", f"messages[{index}].content", "invalid_value")
+    media_type, _, data = url.removeprefix("data:").partition(";base64,")
     return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
-def _add_result(messages: list[dict[str, Any]], index: int, message: dict[str, Any]) -> None:
-    """The results of one reply are one message there. Which calls they answer is checked there too."""
-    text = _text(index, message)
+def _add_result(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    """The results of one reply are one message there."""
+    text = message["content"]
     said = text.removeprefix("The call failed: ")
-    block = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": said}
-    block["is_error"] = said != text
-    before: dict[str, Any] = messages[-1] if messages else {"role": ""}
-    if before["role"] == "assistant":
-        messages.append({"role": "user", "content": [block]})
-    elif before["role"] == "user" and before["content"][-1]["type"] == "tool_result":
-        before["content"].append(block)
+    block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": said, "is_error": said != text}
+    if messages[-1]["role"] == "user":
+        messages[-1]["content"].append(block)
     else:
-        raise _invalid("messages with role 'tool' must be a response to a preceding message with 'tool_calls'.")
+        messages.append({"role": "user", "content": [block]})
 
 
-def _reply(index: int, message: dict[str, Any]) -> list[dict[str, Any]]:
+def _reply(message: dict[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
-    calls = message.get("tool_calls") or []
-    if content is None and not calls:
-        raise _invalid(f"Invalid value for 'content': expected a string, got null. (messages[{index}])")
     blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if content else []
-    for call in calls:
-        if call.get("type") != "function" or not _ID.match(str(call.get("id"))) or len(call["id"]) > 40:
-            raise _invalid(f"Invalid 'messages[{index}].tool_calls': a call needs a type, and an id of 40 characters")
-        try:
-            arguments = json.loads(call["function"]["arguments"])
-        except (KeyError, TypeError, ValueError):
-            raise _invalid(f"Invalid 'messages[{index}].tool_calls': arguments must be a JSON text") from None
-        blocks.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments})
+    for call in message.get("tool_calls") or []:
+        function = call["function"]
+        given = json.loads(function["arguments"])
+        blocks.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
     return blocks
 
 
-def _tool(index: int, tool: Any) -> dict[str, Any]:
-    function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
-    if not isinstance(function, dict) or not _ID.match(str(function.get("name"))):
-        raise _invalid(f"Invalid 'tools[{index}].function.name'", f"tools[{index}].function.name", "invalid_value")
+def _tool(function: dict[str, Any]) -> dict[str, Any]:
     schema = function.get("parameters") or {"type": "object"}
     return {"name": function["name"], "description": function.get("description", ""), "input_schema": schema}
 
@@ -223,4 +174,4 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
     code = error.code or ("context_length_exceeded" if too_long else _CODES.get(error.status))
     type = _TYPES.get(error.status, "server_error" if error.status >= 500 else "invalid_request_error")
     message = error.message.replace("prompt is too long", "This model's maximum context length is exceeded")
-    return {"error": {"message": message, "type": type, "param": error.param, "code": code}}
+    return {"error": {"message": message, "type": type, "param": None, "code": code}}

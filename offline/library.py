@@ -89,7 +89,7 @@ def answer_search(prompt: str, base: str) -> list[dict[str, Any]]:
 def to_search(body: Any) -> Any:
     """A request of OpenAI's Responses API in Anthropic's form; only searches are answered."""
     if not isinstance(body, dict) or not is_search(body):
-        raise ApiError(400, "Only requests with the tool web_search are answered here.", param="tools")
+        raise ApiError(400, "Only requests with the tool web_search are answered here.")
     message = {"role": "user", "content": body.get("input")}
     tools = [{"type": "web_search", "name": "web_search"}]
     return {"model": body.get("model"), "max_tokens": 2_000, "messages": [message], "tools": tools}

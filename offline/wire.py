@@ -37,15 +37,12 @@ class ApiError(Exception):
         status: int,
         message: str,
         headers: dict[str, str] | None = None,
-        *,
         code: str | None = None,
-        param: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.type = _TYPES.get(status, "api_error")
-        self.code = code  # in OpenAI's form, like the next
-        self.param = param
+        self.code = code  # in OpenAI's form
         self.message = message
         self.headers = headers or {}
 
@@ -115,8 +112,7 @@ def _content(reply: Reply, body: dict[str, Any], identity: str) -> tuple[list[di
     thinking = body.get("thinking") or {}
     if thinking.get("type") in ("enabled", "adaptive"):
         thought = reply.thinking or _default_thinking(reply)
-        shown = "" if thinking.get("display") == "omitted" else thought
-        blocks.append({"type": "thinking", "thinking": shown, "signature": sign(shown)})
+        blocks.append({"type": "thinking", "thinking": thought, "signature": sign(thought)})
     room = body["max_tokens"] * 4
     if len(reply.text) > room:
         return [*blocks, {"type": "text", "text": reply.text[:room]}], True

@@ -119,7 +119,14 @@ class CallModel:
         prelude = turn_record.build_prelude(call, context, facts, opening)
         rerun = Rerun.model_validate_json(facts.rerun) if facts.rerun else None
         if rerun is not None and rerun.recorded:
-            return await self._repeat_recorded(call, by, agent, context, prelude, tools, layers, rerun, facts)
+            played = await recording.play_reply(self._pool, call, rerun)
+            speaker = agent.speaker(call.agent.side)
+            nodes = prelude + recording.build_nodes(call, speaker, context + prelude, played)
+            calls = recording.judge_recorded(
+                self.toolbox.tools, tools, played, layers, rerun, facts
+            )  # by today's rules
+            recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
+            return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
         turn = await self._ask_until(cut_at, call, agent, context + prelude, tools, facts)
         if agent.hooks:
             await self._before_reply(call, agent, turn, facts)
@@ -134,25 +141,6 @@ class CallModel:
             return await self._commit(call, by, context, nodes, judged, once, turn, rare)
 
         return await complete_work(settle())  # it was paid for: a stop that arrives from here on does not lose it
-
-    async def _repeat_recorded(
-        self,
-        call: ModelCall,
-        by: CallAttempt,
-        agent: AgentDefinition,
-        context: list[Node],
-        prelude: list[Node],
-        tools: Offered,
-        layers: list[list[Rule]],
-        rerun: Rerun,
-        facts: StepFacts,
-    ) -> ModelReply:
-        """A step of a rerun: the reply of the original, judged by the rules of now."""
-        played = await recording.play_reply(self._pool, call, rerun)
-        nodes = prelude + recording.build_nodes(call, agent.speaker(call.agent.side), context + prelude, played)
-        calls = recording.judge_recorded(self.toolbox.tools, tools, played, layers, rerun, facts)
-        recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
-        return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
 
     # ask
 

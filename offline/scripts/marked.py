@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import sys
 from typing import Any
 
 from offline.markers import Marker, MarkerError, without_markers
@@ -35,17 +36,14 @@ def see(transcript: Transcript, marker: Marker) -> Replies:
 
 
 def take_steps(transcript: Transcript, marker: Marker) -> Replies:
-    """Makes several replies of tool calls, then all results: [[script:steps json=[[{"name", "input"}], [...]]]]."""
+    """Makes several replies of tool calls, then all results: [[script:steps json=[[{"name", "input"}], [...]]]], or of
+    one reply [[script:tools json=[{"name", "input"}]]]."""
+    given = marker.options.get("json")
     results: list[CallResult] = []
-    for calls in _listed(marker, marker.options.get("json")):
+    for calls in [given] if marker.name == "tools" else _listed(marker, given):
         results += yield Reply(calls=calls_of(marker, calls))
-    yield Reply(text=quote(results))
-
-
-def call_tools(transcript: Transcript, marker: Marker) -> Replies:
-    """Makes the listed calls in one reply, then answers with the results: [[script:tools json=[{"name", "input"}]]]."""
-    results = yield Reply(calls=calls_of(marker, marker.options.get("json")))
-    yield Reply(text=quote(results))
+    lines = [f"{r.name} {'failed' if r.is_error else 'returned'}: {r.text[:500]}" for r in results]
+    yield Reply(text="\n".join(lines) or "There was nothing to call.")
 
 
 def calls_of(marker: Marker, listed: Any) -> tuple[ToolUse, ...]:
@@ -53,11 +51,6 @@ def calls_of(marker: Marker, listed: Any) -> tuple[ToolUse, ...]:
     if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in calls):
         raise MarkerError(f'{marker.raw[:80]}: each call must be {{"name": ..., "input": {{...}}}}')
     return tuple(ToolUse(call["name"], call.get("input") or {}) for call in calls)
-
-
-def quote(results: list[CallResult]) -> str:
-    lines = [f"{r.name} {'failed' if r.is_error else 'returned'}: {r.text[:500]}" for r in results]
-    return "\n".join(lines) or "There was nothing to call."
 
 
 def _listed(marker: Marker, value: Any) -> list[Any]:
@@ -109,15 +102,18 @@ def count_steps(transcript: Transcript, marker: Marker) -> Replies:
     """Takes n steps of one tool call each, then answers: [[script:count n=3 tool=list_files input={} grow=BYTES]].
 
     With `grow` the first step writes a file of that size and every later step reads it, so that the context grows.
-    Steps that a summary has replaced are counted too.
+    Steps that a summary has replaced are counted too. [[script:forever tool=NAME]] ends by a limit only.
     """
-    steps = marker.count("n", 3)
+    endless = marker.name == "forever"
+    steps = sys.maxsize if endless else marker.count("n", 3)
     last = ""
     # a long session has many steps, and of those that are done only the last result is needed
     skipped = max(0, min(len(transcript.pairs), steps - transcript.done_before) - 1)
     for number in range(transcript.done_before + skipped + 1, steps + 1):
         [result] = yield Reply(
-            text=f"Step {number} of {steps}.", calls=(_counting_call(number, marker),), skipped=skipped
+            text=f"Round {number}." if endless else f"Step {number} of {steps}.",
+            calls=(_counting_call(number, marker, "report_progress" if endless else "list_files"),),
+            skipped=skipped,
         )
         last = result.text
     yield Reply(
@@ -125,22 +121,13 @@ def count_steps(transcript: Transcript, marker: Marker) -> Replies:
     )
 
 
-def _counting_call(number: int, marker: Marker) -> ToolUse:
+def _counting_call(number: int, marker: Marker, usual: str) -> ToolUse:
     if size := marker.count("grow", 0):
         if number == 1:
             return ToolUse("write_file", {"path": "grow.txt", "content": (_LINE * (size // len(_LINE) + 1))[:size]})
         return ToolUse("read_file", vary_input("read_file", {"path": "grow.txt"}, number))
-    tool = marker.text("tool", "list_files")
+    tool = marker.text("tool", usual)
     return ToolUse(tool, vary_input(tool, marker.options.get("input") or INPUTS.get(tool, {}), number))
-
-
-def call_forever(transcript: Transcript, marker: Marker) -> Replies:
-    """Calls a tool in every reply, until a limit ends the session: [[script:forever tool=NAME input={}]]."""
-    skipped = len(transcript.pairs)
-    for number in itertools.count(transcript.done_before + skipped + 1):
-        tool = marker.text("tool", "report_progress")
-        given = vary_input(tool, marker.options.get("input") or {}, number)
-        yield Reply(text=f"Round {number}.", calls=(ToolUse(tool, given),), skipped=skipped)
 
 
 def repeat(transcript: Transcript, marker: Marker) -> Replies:

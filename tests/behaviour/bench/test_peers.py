@@ -4,14 +4,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from bench.lab import Lab
 from bench.peers.contest import Contestant, Figures, Result, compete, home_team, visitors
 from bench.peers.peer import Peer
 from bench.peers.report import as_table
-from bench.scratch import count_stored_bytes, scratch_database
 from tests.behaviour.bench.own_contestant import TOO_LONG
 
 PYTHON = Path(sys.executable)
@@ -40,17 +38,6 @@ async def test_peers_are_measured_side_by_side(lab: Lab, tmp_path: Path) -> None
     assert long[3].failed == "ValueError: 7 steps are too many" and long[3].rounds == []
     assert long[0].rounds and not long[2].failed
     assert "nobody" in nobody.failed and nobody.failed == long[4].failed
-
-
-async def test_scratch_database_grows_and_is_removed(lab: Lab) -> None:
-    async with scratch_database(lab.pool) as name:
-        before = await count_stored_bytes(lab.pool, name)
-        connection = await asyncpg.connect(f"{lab.database_url.rpartition('/')[0]}/{name}")
-        await connection.execute("CREATE TABLE words AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
-        # measuring needs no other connection to close first
-        assert await count_stored_bytes(lab.pool, name) - before > 1_000_000
-    assert not await lab.pool.fetchval("SELECT count(*) FROM pg_database WHERE datname = $1", name)
-    await connection.close()
 
 
 def entered(name: str, note: str = "") -> Contestant:

@@ -17,7 +17,6 @@ LIST_FILES = {
     "description": "List files.",
     "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}},
 }
-REPORT_PROGRESS = {**LIST_FILES, "name": "report_progress"}
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +46,7 @@ def ask(client: AsyncAnthropic) -> Ask:
 
     async def _ask(content: Any, **options: Any) -> Any:
         messages: Any = [{"role": "user", "content": content}] if isinstance(content, str) else content
-        options = {"model": MODEL, "max_tokens": 4_096, "tools": [LIST_FILES, REPORT_PROGRESS], **options}
+        options = {"model": MODEL, "max_tokens": 4_096, "tools": [LIST_FILES], **options}
         async with client.messages.stream(messages=messages, **options) as stream:
             return await stream.get_final_message()
 
@@ -70,13 +69,3 @@ def requests(url: str) -> Requests:
 
 def text_of(message: Any) -> str:
     return "".join(block.text for block in message.content if block.type == "text")
-
-
-def with_results(messages: list[Any], reply: Any, results: list[tuple[str, bool]]) -> list[Any]:
-    """Return the conversation with the results of a reply's tool calls."""
-    calls = [block for block in reply.content if block.type == "tool_use"]
-    blocks = [
-        {"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": is_error}
-        for call, (text, is_error) in zip(calls, results, strict=True)
-    ]
-    return [*messages, reply.to_param(), {"role": "user", "content": blocks}]

@@ -132,12 +132,6 @@ def test_optional_fields_have_the_defaults_of_the_standard() -> None:
     assert (packed.env, packed.hooks) == ({"REGION": "eu"}, ["mask"])
 
 
-def test_binding_may_be_a_bare_name() -> None:
-    extra = "side_a: {session_stop: approve_asset}\ntools: [approve_asset]\n"
-    side = parse(short("helper", extra), "helper.md").side("a")
-    assert side.session_stop == Binding(name="approve_asset")
-
-
 def test_prompt_hooks_win_over_the_hooks_of_the_agent(tmp_path: Path) -> None:
     both = "---\nname: helper\nhooks: [log_calls]\nside_a: {prompt: own}\nside_b: {prompt: plain}\n---\n"
     files = folder(

@@ -1,6 +1,8 @@
 """Messages: the path of nodes renders as a request the model API accepts, for each of two sides, and as what people
 read."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,114 +32,8 @@ from domain.messages import (
     since_checkpoint,
     text_of,
 )
-from domain.sessions.session import CallState, ToolCallResult
 from offline.checks import check
 from offline.wire import sign
-
-TEXTS = st.text(min_size=1, max_size=20)
-MODELS = st.sampled_from(["one", "other"])
-STATES = st.sampled_from(CallState)
-
-
-def node(body: Body) -> Node:
-    return Node(id="n", parent=None, session_id="s", kind=body.kind, step=1, body=body)
-
-
-def call(id: str) -> ToolCallBlock:
-    return ToolCallBlock(id=id, name="bash", arguments={})
-
-
-@st.composite
-def replies(draw: st.DrawFn, turn: int) -> Node:
-    blocks: list[ReplyBlock] = []
-    if draw(st.booleans()):
-        blocks.append(ThinkingBlock(text=draw(TEXTS), proof="x"))
-    if draw(st.booleans()):
-        blocks.append(ThinkingBlock(proof="x", hidden=True))
-    blocks += [TextBlock(text=draw(TEXTS)) for _ in range(draw(st.integers(0, 2)))]
-    blocks += [call(f"call-{turn}-{n}") for n in range(draw(st.integers(0, 3)))]
-    return node(ReplyBody(model=draw(MODELS), content=blocks))
-
-
-@st.composite
-def known_results(draw: st.DrawFn, calls: int) -> list[ToolCallResult]:
-    answered = draw(st.sets(st.integers(0, calls - 1))) if calls else set()
-    return [ToolCallResult(index=n, state=draw(STATES), text=draw(st.text(max_size=20))) for n in sorted(answered)]
-
-
-@st.composite
-def paths(draw: st.DrawFn) -> list[Node]:
-    """A session as the platform stores it: results of the last calls, then other messages, then the next reply."""
-    path = [node(UserBody(parts=[TextBlock(text=draw(TEXTS))]))]
-    for turn in range(draw(st.integers(0, 5))):
-        path.append(draw(replies(turn)))
-        calls = calls_of(path[-1])
-        if calls:
-            path.append(node(answer_calls(calls, draw(known_results(len(calls))))))
-        for kind in draw(st.lists(st.sampled_from([UserBody, NoteBody, SummaryBody]), max_size=3)):
-            text = draw(TEXTS)
-            path.append(node(UserBody(parts=[TextBlock(text=text)]) if kind is UserBody else kind(text=text)))
-    return path
-
-
-@given(paths(), MODELS)
-def test_roles_alternate_and_every_call_is_answered_in_the_next_message(path: list[Node], model: str) -> None:
-    messages = render_messages(path, model)
-    assert messages[0].role == "user"
-    assert all(one.role != next_.role for one, next_ in zip(messages, messages[1:], strict=False))
-    assert all(message.content for message in messages)
-    for place, message in enumerate(messages):
-        asked = [block.id for block in message.content if isinstance(block, ToolCallBlock)]
-        following = messages[place + 1].content if place + 1 < len(messages) else []
-        answered = [block.call_id for block in following if isinstance(block, ToolResultBlock)]
-        assert asked == answered, "each call once, in order"
-        assert all(isinstance(block, ToolResultBlock) for block in following[: len(asked)])
-
-
-@given(paths(), MODELS, st.sets(st.integers(0, 30)))
-def test_hiding_messages_keeps_calls_with_their_results_and_the_newest_message(
-    path: list[Node], model: str, hidden: set[int]
-) -> None:
-    path = [one.model_copy(update={"id": f"n{place}"}) for place, one in enumerate(path)]
-    shown = hide_nodes(path, {f"n{place}" for place in hidden})
-    assert shown[-1] == path[-1] and [one for one in path if one in shown] == shown
-    gone = [one for one in path if one not in shown]
-    assert not [one for one in gone if one.kind == SUMMARY]
-    assert {one.id for one in gone} >= {one.id for one in path[:-2] if one.id[1:] in map(str, hidden)} - {
-        one.id for one in path if one.kind == SUMMARY
-    }
-    messages = render_messages(shown, model)
-    assert messages[0].role == "user"
-    assert all(one.role != next_.role for one, next_ in zip(messages, messages[1:], strict=False))
-    for place, message in enumerate(messages):
-        asked = [block.id for block in message.content if isinstance(block, ToolCallBlock)]
-        following = messages[place + 1].content if place + 1 < len(messages) else []
-        assert asked == [block.call_id for block in following if isinstance(block, ToolResultBlock)]
-
-
-@given(paths(), MODELS)
-def test_thoughts_are_shown_to_the_model_that_had_them_only(path: list[Node], model: str) -> None:
-    shown = [block for one in render_messages(path, model) for block in one.content if isinstance(block, ThinkingBlock)]
-    own = [
-        block
-        for reply in since_checkpoint(path)
-        if isinstance(reply.body, ReplyBody) and reply.body.model == model
-        for block in reply.body.content
-        if isinstance(block, ThinkingBlock)
-    ]
-    assert shown == own
-
-
-@given(paths())
-def test_a_checkpoint_replaces_all_that_was_before_it(path: list[Node]) -> None:
-    shown = since_checkpoint(path)
-    assert path[len(path) - len(shown) :] == shown
-    checkpoints = [place for place, one in enumerate(path) if one.kind == SUMMARY]
-    assert len(path) - len(shown) == (checkpoints[-1] if checkpoints else 0)
-    if checkpoints:
-        text = f"<checkpoint>\n{text_of(path[checkpoints[-1]])}\n</checkpoint>"
-        assert render_messages(path, "one")[0].content[0] == TextBlock(text=text)
-
 
 TEXT = st.text(max_size=12)
 SPOKEN = st.text(alphabet="abc ", min_size=1, max_size=12).filter(str.strip)
@@ -191,14 +87,61 @@ def conversations(draw: st.DrawFn) -> list[Node]:
     return path
 
 
-@given(conversations(), st.sampled_from(SIDES))
-def test_the_view_of_each_side_is_a_request_that_the_api_accepts(path: list[Node], side: str) -> None:
+def check_accepted(path: list[Node], side: str) -> None:
+    """The path as this side sees it is a request that the API accepts."""
     messages = render_messages(path, "m", side)
     notes = []
     if messages[-1].role == "assistant":  # only one side has spoken: the platform adds a note before it asks again
         assert all(one.side == side for one in path)
         notes = ["note"]
+    assert all(one.role != next_.role for one, next_ in itertools.pairwise(messages))
     check(render_request(ModelRequest(model="m", max_tokens=10, system="s", messages=messages, notes=notes)))
+
+
+@given(conversations(), st.sampled_from(SIDES))
+def test_the_view_of_each_side_is_a_request_that_the_api_accepts(path: list[Node], side: str) -> None:
+    check_accepted(path, side)
+
+
+@given(conversations(), st.sets(st.integers(0, 30)))
+def test_hiding_messages_keeps_calls_with_their_results_and_the_newest_message(
+    path: list[Node], hidden: set[int]
+) -> None:
+    path = [one.model_copy(update={"id": f"n{place}"}) for place, one in enumerate(path)]
+    shown = hide_nodes(path, {f"n{place}" for place in hidden})
+    assert shown[-1] == path[-1] and [one for one in path if one in shown] == shown
+    gone = [one for one in path if one not in shown]
+    assert not [one for one in gone if one.kind == SUMMARY]
+    assert {one.id for one in gone} >= {one.id for one in path[:-2] if one.id[1:] in map(str, hidden)} - {
+        one.id for one in path if one.kind == SUMMARY
+    }
+    for before, after in itertools.pairwise([*shown, None]):
+        assert before is None or not calls_of(before) or (after and isinstance(after.body, ResultsBody))
+
+
+@given(conversations(), st.sampled_from(SIDES))
+def test_thoughts_are_shown_to_the_model_that_had_them_only(path: list[Node], side: str) -> None:
+    messages = render_messages(path, "m", side)
+    shown = [block for one in messages for block in one.content if isinstance(block, ThinkingBlock)]
+    own = [
+        block
+        for reply in since_checkpoint(path, side)
+        if isinstance(reply.body, ReplyBody) and reply.body.model == "m" and reply.side == side
+        for block in reply.body.content
+        if isinstance(block, ThinkingBlock)
+    ]
+    assert shown == own
+
+
+@given(conversations(), st.sampled_from(SIDES))
+def test_a_checkpoint_replaces_all_that_was_before_it(path: list[Node], side: str) -> None:
+    shown = since_checkpoint(path, side)
+    assert path[len(path) - len(shown) :] == shown
+    checkpoints = [place for place, one in enumerate(path) if one.kind == SUMMARY and one.side == side]
+    assert len(path) - len(shown) == (checkpoints[-1] if checkpoints else 0)
+    if checkpoints:
+        text = f"<checkpoint>\n{text_of(path[checkpoints[-1]])}\n</checkpoint>"
+        assert render_messages(path, "m", side)[0].content[0] == TextBlock(text=text)
 
 
 @given(conversations(), st.sampled_from(SIDES))
