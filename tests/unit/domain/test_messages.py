@@ -12,7 +12,6 @@ from domain.conversations.display_messages import PREVIEW, display_messages, fin
 from domain.messages import (
     SUMMARY,
     Body,
-    ModelMessage,
     ModelRequest,
     Node,
     NoteBody,
@@ -48,11 +47,6 @@ def response(side: str, body: ReplyBody) -> list[Node]:
     """A response of a side, with the results of its calls."""
     nodes = [side_node(side, body)]
     return [*nodes, side_node(side, answer_calls(body.calls, []))] if body.calls else nodes
-
-
-def said(side: str, text: str, *tools: str, turn_text: str | None = None) -> list[Node]:
-    calls = [ToolCallBlock(id=f"{side}-{text}-{name}", name=name, arguments={}) for name in tools]
-    return response(side, ReplyBody(content=[TextBlock(text=text), *calls], model="m", turn_text=turn_text))
 
 
 def user(text: str) -> Node:
@@ -150,16 +144,6 @@ def test_no_tool_call_of_the_other_side_is_visible(path: list[Node], side: str) 
     shown = [block for message in render_messages(path, "m", side) for block in message.content]
     assert {block.id for block in shown if isinstance(block, ToolCallBlock)} <= own
     assert {block.call_id for block in shown if isinstance(block, ToolResultBlock)} <= own
-
-
-def test_notes_of_the_platform_are_for_the_side_they_were_written_for() -> None:
-    path = [user("Go."), *said("a", "one"), side_node("b", NoteBody(text="hurry")), *said("b", "two")]
-    assert all("hurry" not in text for _, texts in _texts(render_messages(path, "m", "a")) for text in texts)
-
-
-def _texts(messages: list[ModelMessage]) -> list[tuple[str, list[str]]]:
-    shown = [(one.role, [block.text for block in one.content if isinstance(block, TextBlock)]) for one in messages]
-    return [(role, texts) for role, texts in shown if texts]
 
 
 def step_node(step: int, body: Body, side: str = "a") -> Node:
