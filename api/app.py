@@ -38,7 +38,6 @@ from api.routes import (
     events,
     files,
     input_requests,
-    missions,
     notifications,
     operations,
     record,
@@ -66,7 +65,7 @@ CLOSING_SECONDS = 2.0
 ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, events.router, reruns.router),
     *(budgets.router, variables.router, conversations.router, notifications.router, notifications.json_router),
-    *(schedules.router, missions.router, triggers.router, channels.router, agents.router, files.router),
+    *(schedules.router, triggers.router, channels.router, agents.router, files.router),
     *(credentials.router, environments.router),
     *(operations.router, operations.codec_router, console.router, responses.router, mcp.router),
 )

@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Questions and approvals": ("inbox", "answer", "approve", "variables"),
     "Conversations": ("conversations", "tree", "mailbox", "fire", "fork", "terminate"),
     "Looking closer": ("trace", "rerun", "diff", "attempts", "replay", "export", "audit"),
-    "Schedules and notifications": ("schedules", "missions", "triggers", "subscriptions", "deliveries"),
+    "Schedules and notifications": ("schedules", "triggers", "subscriptions", "deliveries"),
     "Setting up": (
         *("config", "models", "agents", "environments", "credentials", "keys", "secrets", "mcp", "completion"),
     ),

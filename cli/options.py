@@ -100,22 +100,9 @@ _WORK_OPTIONS = (
 )
 
 
-_TIMING_OPTIONS = (
-    click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week."),
-    click.option("--zone", "timezone", help="IANA time zone of --cron, of quiet hours and of days.  [default: UTC]"),
-    click.option("--every", type=Duration(), help="An interval: 30s, 10m, 2h, 1d."),
-    click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run."),
-)
-
-
 def work_options(command: F) -> F:
     """The options of a piece of work that a task and a turn of a conversation have in common."""
     return _with(_WORK_OPTIONS, command)
-
-
-def timing_options(command: F) -> F:
-    """When something runs again and again: a schedule or a mission."""
-    return _with(_TIMING_OPTIONS, command)
 
 
 def page_options(noun: str) -> Callable[[F], F]:

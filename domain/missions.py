@@ -1,18 +1,10 @@
 """Missions: agents that watch over something. They run again and again and do not have a single result."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
-from zoneinfo import ZoneInfo
 
 from errand import models
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.amounts import format_count
@@ -20,10 +12,9 @@ from domain.frozen import Frozen
 from domain.patterns import accept_pattern, matches
 from domain.policy.rules import Action, Rule
 from domain.policy.rules import matches_command as matches_pattern
-from domain.sessions.writes import NewBudget
 from domain.task import Strict
 
-# A mission: one schedule and its conversation, with budgets, conditions that end it, and risks that pause it.
+# The bounds of a mission: budgets, conditions that end it, and risks that pause it. `schedules` has the mission itself.
 
 
 # A rule of this name records the mission that a session belongs to. Subagents inherit their parent's rules, so they
@@ -79,7 +70,7 @@ class RiskTrigger(Strict):
 
 
 class MissionRules(Strict):
-    """The settings of a mission that a caller chooses, besides its schedule."""
+    """The bounds that make a schedule a mission."""
 
     per_day: MissionBudget = MissionBudget()
     total: MissionBudget = MissionBudget()
@@ -122,61 +113,6 @@ class HoldKind(StrEnum):
 class Hold(Frozen):
     kind: HoldKind
     text: str
-
-
-class Mission(models.MissionFields):
-    """One row of the table `missions`."""
-
-    tenant: str
-    rules: MissionRules
-    timezone: str
-    status: MissionStatus = MissionStatus.WORKING
-
-    @property
-    def paused_by_risk(self) -> bool:
-        return self.paused and (self.pause_reason or "").startswith(RISK)
-
-    def day_start(self, now: datetime) -> datetime:
-        local = now.astimezone(ZoneInfo(self.timezone))
-        return local.replace(hour=0, minute=0, second=0, microsecond=0)
-
-    def find_end(self, now: datetime, total: Spent, last_answer: str | None) -> tuple[MissionStatus, str] | None:
-        """The status in which it is over, and why; None if it continues."""
-        if self.rules.expires_at is not None and self.rules.expires_at <= now:
-            return MissionStatus.EXPIRED, "its time is over"
-        if (kind := total.over(self.rules.total)) is not None:
-            return MissionStatus.OUT_OF_BUDGET, f"its budget of {kind} is used up"
-        limit = self.rules.stop_after_failures
-        if limit is not None and total.failures >= limit:
-            return MissionStatus.STOPPED, f"{format_count(total.failures, 'run')} failed"
-        if self.rules.ends_with(last_answer):
-            return MissionStatus.STOPPED, "a run answered what ends it"
-        return None
-
-    def find_hold(self, now: datetime, today: Spent, total: Spent) -> Hold | None:
-        """Why no run may begin now."""
-        if self.status is not MissionStatus.WORKING:
-            return Hold(kind=HoldKind.ENDED, text=f"the mission has ended: {self.reason}")
-        if self.rules.expires_at is not None and self.rules.expires_at <= now:
-            return Hold(kind=HoldKind.ENDED, text="the mission has ended: its time is over")
-        if self.paused:
-            return Hold(kind=HoldKind.PAUSED, text=f"the mission is paused: {self.pause_reason}")
-        if (kind := today.over(self.rules.per_day)) is not None:
-            return Hold(kind=HoldKind.SPENT, text=f"the day's budget of {kind} is used up")
-        if (kind := total.over(self.rules.total)) is not None:  # while its last run is not over
-            return Hold(kind=HoldKind.SPENT, text=f"its budget of {kind} is used up")
-        return None
-
-    def run_budget(self, today: Spent, total: Spent, conversation: Spent) -> NewBudget:
-        """The total that the conversation may have used at the end of the next run, subagents included."""
-        budgets = ((self.rules.per_day, today), (self.rules.total, total))
-        money = [budget.cost_usd - spent.cost_usd for budget, spent in budgets if budget.cost_usd is not None]
-        tokens = [budget.tokens - spent.tokens for budget, spent in budgets if budget.tokens is not None]
-        return NewBudget(
-            deadline=self.rules.expires_at,
-            max_cost_usd=conversation.cost_usd + min(money) if money else None,
-            max_tokens=conversation.tokens + min(tokens) if tokens else None,
-        )
 
 
 def mission_mark(mission_id: str) -> list[Rule]:

@@ -282,7 +282,7 @@ class MissionEnded(NoticeContent):
     type = "mission_ended"
 
     name: str
-    mission_id: str
+    schedule_id: str
     status: MissionStatus
     reason: str
     summary: str

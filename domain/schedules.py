@@ -1,4 +1,4 @@
-"""Schedules: when a message is sent to an agent, and when it is not."""
+"""Schedules: when a message is sent to an agent, and when it is not; and missions, which are schedules with bounds."""
 
 import functools
 import re
@@ -12,10 +12,13 @@ from errand import models
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from domain.amounts import format_count
 from domain.conversations.mailbox import quote
 from domain.frozen import Frozen
 from domain.ids import derive_id
+from domain.missions import RISK, Hold, HoldKind, MissionRules, MissionStatus, Spent
 from domain.sessions.new_session import NewSession
+from domain.sessions.writes import NewBudget
 from domain.task import Id, Strict
 
 # A schedule: when a message is sent, to whom, and what happens if the last run is not over; and the record of a
@@ -141,9 +144,15 @@ class ScheduleRules(Timing):
     )
     pause_after_failures: int | None = Field(default=5, ge=1, le=1_000, description="in a row; null: never")
     conversation_id: Id | None = Field(default=None, description="whose messages these are; null: its own conversation")
+    mission: MissionRules | None = Field(default=None, description="within which bounds it runs, and until when")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        if self.mission is not None:
+            if self.overlap not in (Overlap.SKIP, Overlap.QUEUE) or self.context is ContextMode.FORK:
+                raise PydanticCustomError("excluded", "a mission has one run at a time: overlap skip or queue, no fork")
+            if self.conversation_id is not None:
+                raise PydanticCustomError("excluded", "a mission has its own conversation")
         alone = self.context is not ContextMode.CONTINUE
         if self.overlap in (Overlap.QUEUE, Overlap.STEER) and alone:
             raise PydanticCustomError("excluded", "queue and steer need context continue: other runs share no thread")
@@ -163,6 +172,9 @@ class Schedule(Frozen):
     conversation_id: str  # the conversation of its address
     paused: bool = False
     pause_reason: str | None = None
+    status: MissionStatus | None = None  # None: it is no mission
+    reason: str | None = None  # why the mission ended
+    summary: str | None = None
     failures: int = 0  # in a row
     version: int = 1
     created_by: str = ""
@@ -176,6 +188,62 @@ class Schedule(Frozen):
     def message_id(self, at: datetime) -> str:
         """The id of the message that a tick sends to a running session: equal in every repetition of the tick."""
         return derive_id(self.conversation_id, "tick", self.id, tick_key(at))
+
+
+class Mission(Schedule):
+    """A schedule with bounds: it stays working until it is cancelled, expired, stopped or out of budget."""
+
+    @property
+    def bounds(self) -> MissionRules:
+        assert self.rules.mission is not None
+        return self.rules.mission
+
+    @property
+    def paused_by_risk(self) -> bool:
+        return self.paused and (self.pause_reason or "").startswith(RISK)
+
+    def day_start(self, now: datetime) -> datetime:
+        local = now.astimezone(ZoneInfo(self.rules.timezone))
+        return local.replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def find_end(self, now: datetime, total: Spent, last_answer: str | None) -> tuple[MissionStatus, str] | None:
+        """The status in which it is over, and why; None if it continues."""
+        bounds = self.bounds
+        if bounds.expires_at is not None and bounds.expires_at <= now:
+            return MissionStatus.EXPIRED, "its time is over"
+        if (kind := total.over(bounds.total)) is not None:
+            return MissionStatus.OUT_OF_BUDGET, f"its budget of {kind} is used up"
+        limit = bounds.stop_after_failures
+        if limit is not None and total.failures >= limit:
+            return MissionStatus.STOPPED, f"{format_count(total.failures, 'run')} failed"
+        if bounds.ends_with(last_answer):
+            return MissionStatus.STOPPED, "a run answered what ends it"
+        return None
+
+    def find_hold(self, now: datetime, today: Spent, total: Spent) -> Hold | None:
+        """Why no run may begin now."""
+        if self.status is not MissionStatus.WORKING:
+            return Hold(kind=HoldKind.ENDED, text=f"the mission has ended: {self.reason}")
+        if self.bounds.expires_at is not None and self.bounds.expires_at <= now:
+            return Hold(kind=HoldKind.ENDED, text="the mission has ended: its time is over")
+        if self.paused:
+            return Hold(kind=HoldKind.PAUSED, text=f"the mission is paused: {self.pause_reason}")
+        if (kind := today.over(self.bounds.per_day)) is not None:
+            return Hold(kind=HoldKind.SPENT, text=f"the day's budget of {kind} is used up")
+        if (kind := total.over(self.bounds.total)) is not None:  # while its last run is not over
+            return Hold(kind=HoldKind.SPENT, text=f"its budget of {kind} is used up")
+        return None
+
+    def run_budget(self, today: Spent, total: Spent, conversation: Spent) -> NewBudget:
+        """The total that the conversation may have used at the end of the next run, subagents included."""
+        budgets = ((self.bounds.per_day, today), (self.bounds.total, total))
+        money = [budget.cost_usd - spent.cost_usd for budget, spent in budgets if budget.cost_usd is not None]
+        tokens = [budget.tokens - spent.tokens for budget, spent in budgets if budget.tokens is not None]
+        return NewBudget(
+            deadline=self.bounds.expires_at,
+            max_cost_usd=conversation.cost_usd + min(money) if money else None,
+            max_tokens=conversation.tokens + min(tokens) if tokens else None,
+        )
 
 
 class RunStatus(StrEnum):

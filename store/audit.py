@@ -2,15 +2,28 @@
 
 from typing import Any
 
+import asyncpg
 from errand.models import AuditEntry, Break, ChainedEntry
 
-from domain.audit import MISSING, Head, Verifier
+from domain.audit import MISSING, TENANT, Head, Verifier
 from store.database import Connection, Pool
 
 _COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"
 EVERYBODY = "*"  # its chain holds the shipped definitions
 BATCH = 2_000
 SEALED_AT_ONCE = 200  # heads in one entry
+
+
+async def change(
+    pool: Pool, tenant: str, by: str, action: str, sql: str, *values: object, inputs: str | None = None
+) -> asyncpg.Record | None:
+    """Make a change to something with a name, and write its entry. `sql` takes the tenant and the values, and returns
+    the row; without one nothing was changed."""
+    async with pool.acquire() as connection, connection.transaction():
+        row: asyncpg.Record | None = await connection.fetchrow(sql, tenant, *values)
+        if row is not None:
+            await append(connection, tenant, TENANT, by, action, subject=row["name"], inputs=inputs)
+    return row
 
 
 async def append(

@@ -6,17 +6,16 @@ from typing import TypeVar
 import asyncpg
 
 from domain.audit import TENANT
-from domain.missions import Hold, HoldKind, Mission, MissionRules, MissionStatus, Spent, mission_mark, mission_of
+from domain.missions import Hold, HoldKind, MissionStatus, Spent, mission_mark, mission_of
 from domain.notifications import MissionEnded, NewNotice
-from domain.schedules import Schedule
+from domain.schedules import Mission
 from domain.sessions.new_session import NewSession
 from domain.sessions.writes import Acceptance, NewBudget
-from store import audit, notices, schedules, sessions
+from store import audit, notices, sessions
 from store.database import Connection, Pool
+from store.schedules import COLUMNS, read_as
 from store.sessions import Accepted, SessionRow, from_columns
 from store.workspaces import Manifest
-
-_COLUMNS = ", ".join(Mission.model_fields)
 
 # the sessions of a mission: those of its conversation, and of the separate conversations of single runs
 SESSIONS = """SELECT s.* FROM sessions s
@@ -24,52 +23,15 @@ SESSIONS = """SELECT s.* FROM sessions s
                       SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))"""
 
 
-def _read(row: asyncpg.Record) -> Mission:
-    return Mission(**{**row, "rules": MissionRules.model_validate_json(row["rules"])})
+def _read(row: asyncpg.Record | None) -> Mission | None:
+    return read_as(Mission, row) if row else None
 
 
-async def create(
-    connection: Connection, schedule: Schedule, mission_id: str, rules: MissionRules, created_by: str
-) -> Mission:
-    """Write the row, in the transaction that makes its schedule."""
-    row = await connection.fetchrow(
-        f"""INSERT INTO missions (tenant, id, name, schedule_id, conversation_id, rules, timezone, created_by)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING {_COLUMNS}""",
-        schedule.tenant,
-        mission_id,
-        schedule.rules.name,
-        schedule.id,
-        schedule.conversation_id,
-        rules.model_dump_json(),
-        schedule.rules.timezone,
-        created_by,
-    )
-    assert row is not None
-    await audit.append(connection, schedule.tenant, TENANT, created_by, "create_mission", subject=schedule.rules.name)
-    return _read(row)
-
-
-async def get(pool: "Pool | Connection", tenant: str, mission_id: str, *, lock: bool = False) -> Mission | None:
-    sql = f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}"
-    row = await pool.fetchrow(sql, tenant, mission_id)
-    return _read(row) if row else None
-
-
-async def of_schedule(pool: "Pool | Connection", tenant: str, schedule_id: str) -> Mission | None:
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND schedule_id = $2", tenant, schedule_id
-    )
-    return _read(row) if row else None
-
-
-async def list_all(
-    pool: Pool, tenant: str, *, name: str | None = None, before_id: str | None = None, limit: int = 50
-) -> list[Mission]:
-    """The missions, newest first."""
-    sql = f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND ($2::text IS NULL OR name = $2)
-                 AND ($3::text IS NULL OR id < $3) ORDER BY id DESC LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, name, before_id, limit)
-    return [_read(row) for row in rows]
+async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock: bool = False) -> Mission | None:
+    """The mission that a schedule is, if it has bounds."""
+    sql = f"""SELECT {COLUMNS} FROM schedules
+               WHERE tenant = $1 AND id = $2 AND status IS NOT NULL{" FOR UPDATE" if lock else ""}"""
+    return _read(await pool.fetchrow(sql, tenant, schedule_id))
 
 
 async def sum_spent(
@@ -83,87 +45,76 @@ async def sum_spent(
                      count(*) FILTER (WHERE spawned_by IS NULL AND status = 'failed') AS failures
                 FROM ({SESSIONS}) s, LATERAL jsonb_populate_record(NULL::usage, s.usage::jsonb) u
                WHERE ($4::timestamptz IS NULL OR s.created_at >= $4) AND ($5::text IS NULL OR s.conversation_id = $5)"""
-    row = await pool.fetchrow(sql, mission.tenant, mission.conversation_id, mission.schedule_id, since, within)
+    row = await pool.fetchrow(sql, mission.tenant, mission.conversation_id, mission.id, since, within)
     assert row is not None
     return Spent(**{**row, "tokens": int(row["tokens"])})
 
 
-async def pause(pool: Pool, tenant: str, mission_id: str, reason: str) -> None:
-    """Pause a mission; one that has ended stays as it is."""
-    sql = "UPDATE missions SET paused = true, pause_reason = $3 WHERE tenant = $1 AND id = $2 AND status = 'working'"
-    await pool.execute(sql, tenant, mission_id, reason)
-
-
-async def resume(pool: Pool, tenant: str, mission_id: str, *, after: str = "") -> list[str]:
+async def resume(pool: Pool, tenant: str, schedule_id: str, *, after: str = "", by: str = "errand") -> list[str]:
     """Resume a mission, if its reason for the pause begins with `after`. Messages that were held back from its
     subagents wake them again: reopen the conversations that are returned. A sweep finds those that nobody
     reopens."""
     async with pool.acquire() as connection, connection.transaction():
-        sql = f"""UPDATE missions SET paused = false, pause_reason = NULL
-                   WHERE tenant = $1 AND id = $2 AND paused AND starts_with(coalesce(pause_reason, ''), $3)
-               RETURNING {_COLUMNS}"""
-        row = await connection.fetchrow(sql, tenant, mission_id, after)
-        if row is None:
+        sql = f"""UPDATE schedules SET paused = false, pause_reason = NULL, failures = 0, version = version + 1
+                   WHERE tenant = $1 AND id = $2 AND status = 'working' AND paused
+                     AND starts_with(coalesce(pause_reason, ''), $3) RETURNING {COLUMNS}"""
+        mission = _read(await connection.fetchrow(sql, tenant, schedule_id, after))
+        if mission is None:
             return []
-        mission = _read(row)
         sql = f"""UPDATE inbox SET wake = true
                    WHERE tenant = $1 AND taken_by IS NULL AND NOT wake AND thread_id <> conversation_id
                      AND conversation_id IN (SELECT conversation_id FROM ({SESSIONS}) s) RETURNING conversation_id"""
-        woken = await connection.fetch(sql, tenant, mission.conversation_id, mission.schedule_id)
+        woken = await connection.fetch(sql, tenant, mission.conversation_id, mission.id)
+        await audit.append(connection, tenant, TENANT, by, "resume_schedule", subject=mission.rules.name)
     return sorted({one["conversation_id"] for one in woken})
 
 
 async def end(
-    pool: Pool, tenant: str, mission_id: str, status: MissionStatus, reason: str, by: str = "errand"
+    pool: Pool, tenant: str, schedule_id: str, status: MissionStatus, reason: str, by: str = "errand"
 ) -> Mission | None:
-    """End a mission once, with a summary and a notice. Its schedule is deleted, and its conversations accept nothing
-    more. None if it had already ended."""
+    """End a mission once, with a summary and a notice: it is not due any more, and its conversations accept nothing.
+    None if it had already ended."""
     async with pool.acquire() as connection, connection.transaction():
-        mission = await get(connection, tenant, mission_id, lock=True)
+        mission = await get(connection, tenant, schedule_id, lock=True)
         if mission is None or mission.status is not MissionStatus.WORKING:
             return None
-        summary = await _summary(connection, mission, status, reason)
-        sql = f"""UPDATE missions SET status = $3, reason = $4, summary = $5, ended_at = now(), paused = false,
-                                      pause_reason = NULL WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}"""
-        row = await connection.fetchrow(sql, tenant, mission_id, status, reason, summary)
-        assert row is not None
-        await schedules.delete_in(connection, tenant, mission.schedule_id, by)
+        name, summary = mission.rules.name, await _summary(connection, mission, status, reason)
+        sql = f"""UPDATE schedules SET status = $3, reason = $4, summary = $5, deleted_at = now(), paused = false,
+                                       pause_reason = NULL, version = version + 1
+                   WHERE tenant = $1 AND id = $2 RETURNING {COLUMNS}"""
+        row = await connection.fetchrow(sql, tenant, schedule_id, status, reason, summary)
         sql = """UPDATE budgets SET deadline = now() WHERE tenant = $1 AND (conversation_id = $2 OR conversation_id IN (
                         SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))"""
-        await connection.execute(sql, tenant, mission.conversation_id, mission.schedule_id)
-        ended = MissionEnded(name=mission.name, mission_id=mission.id, status=status, reason=reason, summary=summary)
+        await connection.execute(sql, tenant, mission.conversation_id, schedule_id)
+        ended = MissionEnded(name=name, schedule_id=schedule_id, status=status, reason=reason, summary=summary)
         await notices.give(connection, NewNotice.of(tenant, mission.conversation_id, ended))
-        await audit.append(connection, tenant, TENANT, by, "end_mission", subject=mission.name)
+        await audit.append(connection, tenant, TENANT, by, "end_mission", subject=name)
         return _read(row)
 
 
-async def settle(pool: Pool, tenant: str, mission_id: str) -> Mission | None:
+async def settle(pool: Pool, tenant: str, schedule_id: str) -> Mission | None:
     """The mission. If one of its end conditions holds, it is ended first."""
-    mission = await get(pool, tenant, mission_id)
+    mission = await get(pool, tenant, schedule_id)
     if mission is None or mission.status is not MissionStatus.WORKING:
         return mission
-    schedule = await schedules.get(pool, tenant, mission.schedule_id)
     over = mission.find_end(datetime.now(UTC), await sum_spent(pool, mission), await _last_answer(pool, mission))
-    if over is None and (schedule is None or schedule.deleted_at is not None):
-        over = MissionStatus.CANCELLED, "its schedule was deleted"
     # Only its expiry ends a mission in the middle of a run: otherwise the last run may finish first.
-    running = over is not None and over[0] is not MissionStatus.EXPIRED and await find_unfinished(pool, mission)
-    if over is None or (running and schedule is not None and schedule.deleted_at is None):
+    if over is None or (over[0] is not MissionStatus.EXPIRED and await find_unfinished(pool, mission)):
         return mission
-    return await end(pool, tenant, mission_id, *over) or await get(pool, tenant, mission_id)
+    return await end(pool, tenant, schedule_id, *over) or await get(pool, tenant, schedule_id)
 
 
-async def settle_of_conversation(pool: Pool, tenant: str, conversation_id: str) -> None:
+async def settle_of_conversation(pool: Pool, tenant: str, conversation_id: str) -> Mission | None:
+    """The mission of a conversation, up to date with everything that has happened."""
     mission = await of_conversation(pool, tenant, conversation_id)
-    if mission is not None:
-        await settle(pool, tenant, mission.id)
+    return mission and await settle(pool, tenant, mission.id)
 
 
 async def find_unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
     """Its runs that have not ended, including those that events started."""
     sql = f"""SELECT * FROM ({SESSIONS}) s
                WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled')"""
-    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
+    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.id)
     return [from_columns(row) for row in rows]
 
 
@@ -172,8 +123,8 @@ async def find_left_running(pool: Pool) -> list[SessionRow]:
     sql = """SELECT s.* FROM sessions s
               WHERE s.status IN ('submitted', 'working', 'input_required') AND s.spawned_by IS NULL
                 AND s.cancel_requested IS NULL AND EXISTS (
-                    SELECT 1 FROM missions m WHERE m.tenant = s.tenant AND m.status = 'cancelled'
-                       AND (m.conversation_id = s.conversation_id OR m.schedule_id IN (
+                    SELECT 1 FROM schedules m WHERE m.tenant = s.tenant AND m.status = 'cancelled'
+                       AND (m.conversation_id = s.conversation_id OR m.id IN (
                             SELECT r.schedule_id FROM schedule_runs r
                              WHERE r.tenant = s.tenant AND r.session_id = s.conversation_id)))"""
     rows = await pool.fetch(sql)
@@ -184,18 +135,17 @@ async def of_conversation(
     pool: "Pool | Connection", tenant: str, conversation_id: str, *, lock: bool = False
 ) -> Mission | None:
     """The mission of a conversation that its runs share, or of one that a single run has."""
-    sql = f"""SELECT {_COLUMNS} FROM missions WHERE tenant = $1 AND id IN (
-                     SELECT id FROM missions WHERE tenant = $1 AND conversation_id = $2
+    sql = f"""SELECT {COLUMNS} FROM schedules WHERE tenant = $1 AND status IS NOT NULL AND id IN (
+                     SELECT id FROM schedules WHERE tenant = $1 AND conversation_id = $2 AND status IS NOT NULL
                      UNION ALL
-                     SELECT m.id FROM schedule_runs r JOIN missions m ON m.tenant = $1 AND m.schedule_id = r.schedule_id
-                      WHERE r.tenant = $1 AND r.session_id = $2){" FOR UPDATE" if lock else ""}"""
-    row = await pool.fetchrow(sql, tenant, conversation_id)
-    return _read(row) if row else None
+                     SELECT schedule_id FROM schedule_runs WHERE tenant = $1 AND session_id = $2
+                     ){" FOR UPDATE" if lock else ""}"""
+    return _read(await pool.fetchrow(sql, tenant, conversation_id))
 
 
 async def list_working(pool: Pool) -> list[tuple[str, str]]:
     """The missions of all tenants."""
-    rows = await pool.fetch("SELECT tenant, id FROM missions WHERE status = 'working'")
+    rows = await pool.fetch("SELECT tenant, id FROM schedules WHERE status = 'working'")
     return [(row["tenant"], row["id"]) for row in rows]
 
 
@@ -203,25 +153,25 @@ async def find_open_requests(pool: Pool, mission: Mission) -> list[str]:
     """The open input requests of its runs, without those that wait for an event."""
     sql = f"""SELECT r.id FROM input_requests r JOIN ({SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
                WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id"""
-    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
+    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.id)
     return [row["id"] for row in rows]
 
 
 async def _last_answer(pool: "Pool | Connection", mission: Mission) -> str | None:
     sql = f"""SELECT output FROM ({SESSIONS}) s WHERE spawned_by IS NULL AND status = 'completed'
                ORDER BY ended_at DESC LIMIT 1"""
-    answer: str | None = await pool.fetchval(sql, mission.tenant, mission.conversation_id, mission.schedule_id)
+    answer: str | None = await pool.fetchval(sql, mission.tenant, mission.conversation_id, mission.id)
     return answer
 
 
 async def _summary(connection: Connection, mission: Mission, status: MissionStatus, reason: str) -> str:
     total = await sum_spent(connection, mission)
     sql = "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status"
-    ticks = await connection.fetch(sql, mission.tenant, mission.schedule_id)
+    ticks = await connection.fetch(sql, mission.tenant, mission.id)
     counted = ", ".join(f"{row['n']} {row['status']}" for row in sorted(ticks, key=lambda row: str(row["status"])))
     answer = await _last_answer(connection, mission)
     lines = [
-        f"{mission.name} ended ({status}): {reason}.",
+        f"{mission.rules.name} ended ({status}): {reason}.",
         f"Ticks: {counted or 'none'}. Runs: {total.runs}, of which {total.failures} failed. "
         f"Used: {total.tokens} tokens, {total.cost_usd:.4f} USD.",
     ]

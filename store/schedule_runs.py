@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from domain import wire
 from domain.channels import Address, ArrivingMessage
 from domain.ids import new_id
-from domain.missions import Hold, Mission
-from domain.schedules import ContextMode, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
+from domain.missions import Hold
+from domain.schedules import ContextMode, Mission, Overlap, RunStatus, Schedule, ScheduleRun, TickCall, tick_key
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import NewBudget, ThreadMessage

@@ -1,7 +1,9 @@
 """Schedules: the rows are authoritative, and Temporal is updated to match them, at once or by a sweep."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import asyncpg
 
@@ -9,6 +11,7 @@ from domain.amounts import format_count
 from domain.audit import TENANT
 from domain.channels import Address
 from domain.ids import new_id
+from domain.missions import MissionStatus
 from domain.notifications import NewNotice, SchedulePaused
 from domain.schedules import Schedule, ScheduleRules
 from domain.sessions.new_session import NewSession
@@ -16,13 +19,18 @@ from store import addresses, audit, notices, workspaces
 from store.database import Connection, Pool, keep_readable
 from store.workspaces import Manifest
 
-_COLUMNS = ", ".join(name for name in Schedule.model_fields)
+COLUMNS = ", ".join(name for name in Schedule.model_fields)
+Kind = TypeVar("Kind", bound=Schedule)
+
+
+def read_as(kind: type[Kind], row: asyncpg.Record) -> Kind:
+    rules = ScheduleRules.model_validate_json(row["rules"])
+    session = NewSession.model_validate_json(row["session"])
+    return kind(**{**row, "rules": rules, "session": session})
 
 
 def _read(row: asyncpg.Record) -> Schedule:
-    rules = ScheduleRules.model_validate_json(row["rules"])
-    session = NewSession.model_validate_json(row["session"])
-    return Schedule(**{**row, "rules": rules, "session": session})
+    return read_as(Schedule, row)
 
 
 async def create(
@@ -33,17 +41,15 @@ async def create(
     prompt: str,
     files: Manifest,
     created_by: str,
-    also: Callable[[Connection, Schedule], Awaitable[object]] | None = None,
 ) -> Schedule | None:
-    """Create a schedule; None if the name is taken. Its address and the workspace of its runs exist from here on.
-    `also` writes more in the same transaction."""
+    """Create a schedule; None if the name is taken. Its address and the workspace of its runs exist from here on."""
     schedule_id = new_id()
     async with pool.acquire() as connection, connection.transaction():
         conversation_id = await addresses.lock(connection, tenant, Address.schedule(schedule_id), rules.conversation_id)
         row = await connection.fetchrow(
-            f"""INSERT INTO schedules (tenant, id, name, rules, session, prompt, conversation_id, created_by)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-                ON CONFLICT (tenant, name) WHERE deleted_at IS NULL DO NOTHING RETURNING {_COLUMNS}""",
+            f"""INSERT INTO schedules (tenant, id, name, rules, session, prompt, conversation_id, status, created_by)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                ON CONFLICT (tenant, name) WHERE deleted_at IS NULL DO NOTHING RETURNING {COLUMNS}""",
             tenant,
             schedule_id,
             rules.name,
@@ -51,6 +57,7 @@ async def create(
             session.model_dump_json(exclude_defaults=True),
             prompt,
             conversation_id,
+            MissionStatus.WORKING if rules.mission else None,
             created_by,
         )
         if row is None:
@@ -59,9 +66,8 @@ async def create(
             return None
         if files and rules.conversation_id is None:
             await workspaces.change_in(connection, tenant, conversation_id, lambda known: {**known, **files})
-        await _audit(connection, tenant, created_by, "create_schedule", rules)
-        if also is not None:
-            await also(connection, _read(row))
+        inputs = rules.model_dump_json()
+        await audit.append(connection, tenant, TENANT, created_by, "create_schedule", subject=rules.name, inputs=inputs)
         return _read(row)
 
 
@@ -69,59 +75,39 @@ async def replace(
     pool: Pool, tenant: str, schedule_id: str, rules: ScheduleRules, session: NewSession, prompt: str, by: str
 ) -> Schedule | None:
     """Change a schedule; None if the name belongs to another one. The conversation stays."""
-    async with pool.acquire() as connection, connection.transaction():
-        try:
-            row = await connection.fetchrow(
-                f"""UPDATE schedules SET name = $3, rules = $4, session = $5, prompt = $6, version = version + 1
-                     WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}""",
-                tenant,
-                schedule_id,
-                rules.name,
-                rules.model_dump_json(),
-                session.model_dump_json(exclude_defaults=True),
-                prompt,
-            )
-        except asyncpg.UniqueViolationError:
-            return None
-        if row is not None:
-            await _audit(connection, tenant, by, "replace_schedule", rules)
-    return _read(row) if row else None
+    sql = f"""UPDATE schedules SET name = $3, rules = $4, session = $5, prompt = $6, version = version + 1
+               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"""
+    given = rules.model_dump_json()
+    values = (schedule_id, rules.name, given, session.model_dump_json(exclude_defaults=True), prompt)
+    with contextlib.suppress(asyncpg.UniqueViolationError):
+        row = await audit.change(pool, tenant, by, "replace_schedule", sql, *values, inputs=given)
+        return _read(row) if row else None
+    return None
 
 
 async def set_paused(
     pool: Pool, tenant: str, schedule_id: str, paused: bool, by: str, reason: str | None = None
 ) -> Schedule | None:
     """Pause or resume; resuming resets the count of failures."""
-    async with pool.acquire() as connection, connection.transaction():
-        sql = f"""UPDATE schedules SET paused = $3, pause_reason = $4, version = version + 1,
-                                       failures = CASE WHEN $3 THEN failures ELSE 0 END
-                   WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}"""
-        row = await connection.fetchrow(sql, tenant, schedule_id, paused, reason if paused else None)
-        if row is not None:
-            found = _read(row)
-            await _audit(connection, tenant, by, "pause_schedule" if paused else "resume_schedule", found.rules)
+    sql = f"""UPDATE schedules SET paused = $3, pause_reason = $4, version = version + 1,
+                                   failures = CASE WHEN $3 THEN failures ELSE 0 END
+               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"""
+    action = "pause_schedule" if paused else "resume_schedule"
+    row = await audit.change(pool, tenant, by, action, sql, schedule_id, paused, reason if paused else None)
     return _read(row) if row else None
 
 
 async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule | None:
     """Delete a schedule; its runs and its conversation stay."""
-    async with pool.acquire() as connection, connection.transaction():
-        return await delete_in(connection, tenant, schedule_id, by)
-
-
-async def delete_in(connection: Connection, tenant: str, schedule_id: str, by: str) -> Schedule | None:
-    """The same inside a transaction that writes more."""
     sql = f"""UPDATE schedules SET deleted_at = now(), version = version + 1
-               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {_COLUMNS}"""
-    row = await connection.fetchrow(sql, tenant, schedule_id)
-    if row is not None:
-        await _audit(connection, tenant, by, "delete_schedule", _read(row).rules)
+               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"""
+    row = await audit.change(pool, tenant, by, "delete_schedule", sql, schedule_id)
     return _read(row) if row else None
 
 
 async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock: bool = False) -> Schedule | None:
     """A schedule by id, even if it was deleted."""
-    sql = f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}"
+    sql = f"SELECT {COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}"
     row = await pool.fetchrow(sql, tenant, schedule_id)
     return _read(row) if row else None
 
@@ -131,21 +117,20 @@ async def list_all(
     tenant: str,
     *,
     name: str | None = None,
-    conversation_id: str | None = None,
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[Schedule]:
-    """The schedules, newest first, without deleted ones."""
-    sql = f"""SELECT {_COLUMNS} FROM schedules
-               WHERE tenant = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR name = $2)
-                 AND ($3::text IS NULL OR conversation_id = $3) AND ($4::text IS NULL OR id < $4)
-               ORDER BY id DESC LIMIT $5"""
-    rows = await pool.fetch(sql, tenant, name, conversation_id, before_id, limit)
+    """The schedules, newest first, without deleted ones but with missions that have ended."""
+    sql = f"""SELECT {COLUMNS} FROM schedules
+               WHERE tenant = $1 AND (deleted_at IS NULL OR status IS NOT NULL) AND ($2::text IS NULL OR name = $2)
+                 AND ($3::text IS NULL OR id < $3)
+               ORDER BY id DESC LIMIT $4"""
+    rows = await pool.fetch(sql, tenant, name, before_id, limit)
     return [_read(row) for row in rows]
 
 
 async def list_of_creator(pool: Pool, tenant: str, creator: str) -> list[Schedule]:
-    sql = f"""SELECT {_COLUMNS} FROM schedules
+    sql = f"""SELECT {COLUMNS} FROM schedules
                WHERE tenant = $1 AND created_by = $2 AND deleted_at IS NULL ORDER BY id"""
     rows = await pool.fetch(sql, tenant, creator)
     return [_read(row) for row in rows]
@@ -158,7 +143,7 @@ async def count(pool: Pool, tenant: str) -> int:
 
 async def find_unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
     """Schedules of all tenants whose newest version Temporal does not have."""
-    rows = await pool.fetch(f"SELECT {_COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
+    rows = await pool.fetch(f"SELECT {COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
     return keep_readable(rows, _read, "schedule")
 
 
@@ -206,7 +191,3 @@ async def count_run(connection: Connection, schedule: Schedule, *, failed: bool)
             name=schedule.rules.name, schedule_id=schedule.id, reason=f"{failures} failures in a row"
         )
         await notices.give(connection, NewNotice.of(schedule.tenant, schedule.conversation_id, paused))
-
-
-async def _audit(connection: Connection, tenant: str, by: str, action: str, rules: ScheduleRules) -> None:
-    await audit.append(connection, tenant, TENANT, by, action, subject=rules.name, inputs=rules.model_dump_json())

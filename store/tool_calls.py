@@ -9,7 +9,7 @@ from errand.models import EffectPage, EffectRecord, Source
 from pydantic import BaseModel, Field, Json
 
 from domain.messages import ReplyBody
-from domain.missions import Mission
+from domain.schedules import Mission
 from domain.sessions.session import CallState, RemoteCall, Status, ToolCallResult, Usage, state_of
 from domain.sessions.writes import ToolAttempt, ToolClaim, ToolCommit, ToolHold
 from store.database import Connection, Pool, call
@@ -159,7 +159,7 @@ async def calls_of_mission(pool: Pool, mission: Mission, start: datetime) -> lis
                 FROM tool_calls t JOIN ({SESSIONS}) s ON s.tenant = t.tenant AND s.id = t.session_id
                 LEFT JOIN messages m ON m.tenant = t.tenant AND m.id = t.node AND m.kind = 'assistant'
                WHERE t.started_at >= $4"""
-    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.schedule_id, start)
+    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.id, start)
     return [(row["tool"], _arguments(row["body"], row["call_index"])) for row in rows]
 
 

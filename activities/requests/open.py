@@ -437,8 +437,8 @@ class Questions:
         found = await find_risk(self._pool, session.tenant, session.rules, tool.name, arguments)
         if found is not None:
             mission, risk = found
-            question += f" The mission {mission.name} is paused, as this is a risk: {risk.text}."
-            details |= {"mission_id": mission.id, "risk": risk.model_dump()}
+            question += f" The mission {mission.rules.name} is paused, as this is a risk: {risk.text}."
+            details |= {"schedule_id": mission.id, "risk": risk.model_dump()}
         return ShownRequest(
             question=question,
             details=details | await self._change(session, tool, arguments),

@@ -29,13 +29,14 @@ from domain.agents.definition import AgentDefinition
 from domain.conversations.requests import Steer
 from domain.errors import Invalid, NotFound, Unavailable
 from domain.ids import derive_id
-from domain.missions import Hold, Mission
+from domain.missions import Hold
 from domain.policy.rules import Action, verdict
 from domain.redaction import Redactor
 from domain.schedules import (
     Check,
     ContextMode,
     MissedTicks,
+    Mission,
     Overlap,
     RunStatus,
     Schedule,
@@ -102,10 +103,11 @@ class Ticks:
 
     async def _mission(self, schedule: Schedule) -> Mission | None:
         """The mission that a run belongs to: the schedule's own, or that of the conversation which it continues."""
-        found = await missions.of_schedule(self._pool, schedule.tenant, schedule.id)
-        if found is None and schedule.rules.context is ContextMode.CONTINUE:
-            found = await missions.of_conversation(self._pool, schedule.tenant, schedule.conversation_id)
-        return found and await missions.settle(self._pool, schedule.tenant, found.id)
+        if schedule.status is not None:
+            return await missions.settle(self._pool, schedule.tenant, schedule.id)
+        if schedule.rules.context is not ContextMode.CONTINUE:
+            return None
+        return await missions.settle_of_conversation(self._pool, schedule.tenant, schedule.conversation_id)
 
     async def _before(self, schedule: Schedule, call: TickCall) -> tuple[RunStatus | None, str, str]:
         """The reason to end the tick before its message is sent, if there is one, and the message."""

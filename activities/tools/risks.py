@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from domain.errors import Unavailable
-from domain.missions import RISK, Mission, RiskTrigger, mission_of
+from domain.missions import RISK, RiskTrigger, mission_of
 from domain.policy.rules import Rule
+from domain.schedules import Mission
 from domain.sessions.session import SessionRef, ToolCall
-from store import missions, tool_calls
+from store import missions, schedules, tool_calls
 from store.database import Pool
 from workflows.client import WorkflowClient
 
@@ -22,22 +23,22 @@ async def judge_risks(
     if mission_id is None or not calls:
         return calls
     mission = await missions.get(pool, tenant, mission_id)
-    if mission is None or not mission.rules.risks:
+    if mission is None or not mission.bounds.risks:
         return calls
     since = mission.day_start(datetime.now(UTC))
-    counts = any(risk.after_calls for risk in mission.rules.risks)
+    counts = any(risk.after_calls for risk in mission.bounds.risks)
     called = await tool_calls.calls_of_mission(pool, mission, since) if counts else []
     spent = (await missions.sum_spent(pool, mission, since)).cost_usd
     found: list[ToolCall] = []
     for call, given in zip(calls, arguments, strict=True):
-        risk = next((one for one in mission.rules.risks if _hits(one, call, given, called, spent)), None)
+        risk = next((one for one in mission.bounds.risks if _hits(one, call, given, called, spent)), None)
         called.append((call.name, given))
         if risk is None or call.refusal is not None:
             found.append(call)
             continue
         reason = f"{RISK}{risk.text}: {call.name}: {call.preview}"
         if not mission.paused:  # a mission that a person paused stays paused, whatever is approved
-            await missions.pause(pool, tenant, mission.id, reason[:500])
+            await schedules.set_paused(pool, tenant, mission.id, True, "errand", reason[:500])
         found.append(call.model_copy(update={"ask": True}))
     return found
 
@@ -55,7 +56,7 @@ async def find_risk(
     mission = await missions.get(pool, tenant, mission_id) if mission_id is not None else None
     if mission is None or not mission.paused_by_risk:
         return None
-    return next(((mission, one) for one in mission.rules.risks if one.concerns(tool, arguments)), None)
+    return next(((mission, one) for one in mission.bounds.risks if one.concerns(tool, arguments)), None)
 
 
 async def resume_mission(pool: Pool, conversations: WorkflowClient, ref: SessionRef, layers: list[list[Rule]]) -> None:

@@ -22,7 +22,7 @@ from api.submission import rules, submit
 from api.submission.submit import Prepared, SessionPlace
 from domain.errors import Conflict, Invalid, NotFound, Refusal
 from domain.faces import NewFaceRequest
-from domain.missions import Hold, Mission
+from domain.missions import Hold
 from domain.sessions.new_session import TRANSPORT, NewSession, Trigger
 from domain.sessions.writes import Acceptance
 from store import conversations, idempotency, missions, sessions, workspaces
@@ -197,7 +197,7 @@ async def _continue(call: Call, body: MessageBody, prepared: Prepared, key: Idem
 async def _try_to_continue(call: Call, body: MessageBody, prepared: Prepared, key: IdempotencyKey) -> NewTurn:
     ref = prepared.ref
     live, write = "", None
-    if await mission_of(call, ref.conversation_id) is not None:
+    if await missions.settle_of_conversation(call.pool, call.tenant, ref.conversation_id) is not None:
         write = partial(accept_mission_turn, call, files=prepared.files)
     message_id = control.message_id_of(ref, key)
     steers = body.if_busy == "steer" and key.value is not None
@@ -277,16 +277,10 @@ async def remember(call: Call, key: IdempotencyKey, answer: models.SessionHandle
 # Turns in a mission's conversation are runs of the mission, with its budgets, pauses and risks.
 
 
-async def mission_of(call: Call, conversation_id: str) -> Mission | None:
-    """The mission of a conversation, up to date with everything that has happened."""
-    found = await missions.of_conversation(call.pool, call.tenant, conversation_id)
-    # settled first: a mission whose budget was spent or that expired a moment ago must not admit another turn
-    return found and await missions.settle(call.pool, call.tenant, found.id)
-
-
 async def as_run(call: Call, conversation_id: str, session: NewSession) -> NewSession:
     """The session as a run of the conversation's mission, if it has one; refused while the mission may not run."""
-    mission = await mission_of(call, conversation_id)
+    # settled first: a mission whose budget was spent or that expired a moment ago must not admit another turn
+    mission = await missions.settle_of_conversation(call.pool, call.tenant, conversation_id)
     if mission is None:
         return session
     admitted = await missions.admit(call.pool, mission, conversation_id)

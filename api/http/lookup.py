@@ -4,7 +4,6 @@ from api.http.auth import OF_ACCOUNT, Call, Caller
 from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
 from domain.ids import is_id
-from domain.missions import Mission
 from domain.schedules import Schedule
 from store import conversations, sessions
 from store.conversations import ConversationRow
@@ -46,19 +45,19 @@ async def check_acting(call: Call, session: SessionRow) -> None:
         check_owner(call.caller, await session_of(call, session.conversation_id))
 
 
-def owns(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> bool:
+def owns(caller: Caller, owned: SessionRow | File | Schedule) -> bool:
     """Whether the caller started or uploaded it. Things that were made without a key belong to everybody."""
     return owned.created_by == caller.created_by or owned.created_by.startswith(OF_ACCOUNT)
 
 
-def check_owner(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> None:
+def check_owner(caller: Caller, owned: SessionRow | File | Schedule) -> None:
     """Require the right supervise to act on something that another key started or uploaded."""
     if not owns(caller, owned) and not caller.may(Right.SUPERVISE):
         detail = "This belongs to another key: acting on it needs a key with the right supervise."
         raise NotAllowed(detail, needed=[Right.SUPERVISE])
 
 
-def check_reading(caller: Caller, owned: SessionRow | File | Schedule | Mission) -> None:
+def check_reading(caller: Caller, owned: SessionRow | File | Schedule) -> None:
     """Require the right read or supervise for a task that uses what another key started or uploaded."""
     if not owns(caller, owned) and not caller.may(Right.READ, Right.SUPERVISE):
         detail = "This belongs to another key: using it in a task needs a key with the right read."

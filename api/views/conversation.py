@@ -9,7 +9,7 @@ from domain.channels import AddressKind
 from domain.conversations.display_messages import display_messages as displayed
 from domain.messages import Node
 from domain.sessions.input_request import InputRequest
-from store import addresses, channels, conversations, input_requests, mailbox, messages, missions, resets, sessions
+from store import addresses, channels, conversations, input_requests, mailbox, messages, resets, sessions
 from store import threads as stored_threads
 from store.conversations import ConversationRow
 from store.database import Pool
@@ -73,10 +73,6 @@ async def descriptor(call: Call, conversation_id: str) -> models.Descriptor:
     address = await addresses.of_conversation(call.pool, call.tenant, conversation_id)
     if address is None:
         return models.Descriptor(type="task", identity={"id": conversation_id})
-    if address.kind is AddressKind.SCHEDULE:
-        mission = await missions.of_conversation(call.pool, call.tenant, conversation_id)
-        if mission is not None:
-            return models.Descriptor(type="mission", identity={"id": mission.id})
     names = PARTS.get(address.kind, ("id",))
     return models.Descriptor(type=address.kind, identity=dict(zip(names, address.parts, strict=False)))
 

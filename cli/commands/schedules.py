@@ -1,18 +1,19 @@
-"""`errand schedules`: agents that are sent a message by the clock."""
+"""`errand schedules`: agents that are sent a message by the clock, and missions, which have budgets and an end."""
 
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from errand.models import Schedule, SchedulePage
+from errand.models import Mission, RunPage, Schedule, SchedulePage, ScheduleRun
 
 from cli.api import Api, segment
 from cli.ids import AgentNameType
-from cli.options import Duration, files_option, remote, timing_options
-from cli.render.answers import find_named, print_answer, print_list, print_runs
+from cli.options import Duration, files_option, folders_option, remote, settings
+from cli.render.answers import find_named, print_answer, print_list
 from cli.render.output import emit, facts, one_line
-from cli.trees import upload_files
+from cli.trees import pack_folder, upload_files, upload_folder
+from domain.amounts import format_count
 from domain.json_object import JsonObject
 from domain.schedules import ContextMode, MissedTicks, Overlap
 
@@ -25,6 +26,7 @@ def schedules() -> None:
     Examples:
       ./errand schedules add report assistant "Write the report" --cron "30 7 * * MON-FRI" --zone Europe/Berlin
       ./errand schedules add watch assistant "Something is wrong" --every 15m --check "./look.sh" --quiet 22:00-07:00
+      ./errand schedules add tests assistant "Repair the tests" --every 15m --check "./run-tests" --total-usd 20
       ./errand schedules trigger report
     """
 
@@ -33,7 +35,10 @@ def schedules() -> None:
 @click.argument("name")
 @click.argument("agent", type=AgentNameType())
 @click.argument("text", metavar="INPUT")
-@timing_options
+@click.option("--cron", help="Five fields: minute, hour, day of month, month, day of week.")
+@click.option("--zone", "timezone", help="IANA time zone of --cron, of quiet hours and of days.  [default: UTC]")
+@click.option("--every", type=Duration(), help="An interval: 30s, 10m, 2h, 1d.")
+@click.option("--check", help="A command in the workspace; no output or exit code 3 skips the run.")
 @click.option("--at", help="Once, at this time, such as 2027-01-01T09:00:00+01:00.")
 @click.option("--jitter", type=Duration(), help="Be late by a random part of this.")
 @click.option("--catch-up", "catch_up", type=Duration(), help="Drop ticks missed for longer than this.  [default: 10m]")
@@ -44,7 +49,16 @@ def schedules() -> None:
 @click.option("--silent-reply", help="A run that answers exactly this notifies nobody.")
 @click.option("--pause-after", "pause_after_failures", type=click.IntRange(min=1), help="Failures in a row.")
 @click.option("--conversation", "conversation_id", help="Send the messages to this conversation.")
+@click.option("--day-usd", type=float, help="A mission: what it may spend in a day.")
+@click.option("--day-runs", type=click.IntRange(min=1), help="A mission: how often it may run in a day.")
+@click.option("--total-usd", type=float, help="A mission: what it may spend in all.")
+@click.option("--total-runs", type=click.IntRange(min=1), help="A mission: how often it may run in all.")
+@click.option("--expires-at", help="A mission: when it ends, such as 2027-01-01T09:00:00+01:00.")
+@click.option("--stop-when", help="A mission: a regular expression; a run whose answer has it is the last.")
+@click.option("--risk", "risks", multiple=True, metavar="TOOL[=ARGUMENT]", help="A mission: ask before such a call.")
+@click.option("--notify", multiple=True, help="Notify this subscription or channel about its runs. Repeatable.")
 @files_option
+@folders_option
 @remote
 def add(
     api: Api,
@@ -53,15 +67,37 @@ def add(
     text: str,
     check: str | None,
     quiet: str | None,
+    day_usd: float | None,
+    day_runs: int | None,
+    total_usd: float | None,
+    total_runs: int | None,
+    expires_at: str | None,
+    stop_when: str | None,
+    risks: tuple[str, ...],
+    notify: tuple[str, ...],
     files: tuple[Path, ...],
+    folders: tuple[Path, ...],
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Add a schedule: NAME sends INPUT to AGENT. Give one of --cron, --every and --at."""
+    """Add a schedule: NAME sends INPUT to AGENT. Give one of --cron, --every and --at. With a budget or an end it is a
+    mission: it runs within its budgets until it is cancelled, expired or out of budget."""
     task: JsonObject = {"agent": agent, "input": text}
-    if files:
-        task["context"] = {"files": upload_files(api, files)}
-    body = {"name": name, "task": task} | {key: value for key, value in options.items() if value is not None}
+    # first, so that a folder that is too large is refused before any upload
+    archives = [pack_folder(folder, settings()) for folder in folders]
+    if files or folders:
+        packed = [upload_folder(api, one) for one in archives]
+        task["context"] = {"files": upload_files(api, files), "archives": packed}
+    if notify:
+        task["config"] = {"notify": list(notify)}
+    mission = _given(
+        per_day=_given(cost_usd=day_usd, runs=day_runs),
+        total=_given(cost_usd=total_usd, runs=total_runs),
+        expires_at=expires_at,
+        stop_when_answer=stop_when,
+        risks=[_risk(one) for one in risks],
+    )
+    body = {"name": name, "task": task} | _given(**options, mission=mission)
     if check is not None:
         body["check"] = {"run": check}
     if quiet is not None:
@@ -92,7 +128,8 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @remote
 def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
     """List the ticks of a schedule, the latest first."""
-    print_runs(api.get(_path(api, name, "/runs"), limit=limit), as_json)
+    answer = api.get(_path(api, name, "/runs"), limit=limit)
+    print_list(answer, as_json, RunPage, ["SCHEDULED", "RUN", "TASK", "ID", "REASON"], _run_row)
 
 
 @schedules.command()
@@ -110,6 +147,22 @@ def pause(api: Api, name: str, reason: str, as_json: bool) -> None:
 def resume(api: Api, name: str, as_json: bool) -> None:
     """Resume a schedule; ticks that were due while it was paused are not made up for."""
     _show(api.ask("POST", _path(api, name, "/resume")), as_json)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option(
+    "--dir",
+    "folder",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="What its workspace is to hold.",
+)
+@remote
+def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
+    """Replace the files of a schedule by a folder as it is now."""
+    body = {"archives": [upload_folder(api, pack_folder(folder, settings()))]}
+    _show(api.ask("PUT", _path(api, name, "/files"), json=body), as_json)
 
 
 @schedules.command()
@@ -136,7 +189,7 @@ def backfill(api: Api, name: str, start: datetime, end: datetime, as_json: bool)
 @click.argument("name")
 @remote
 def remove(api: Api, name: str, as_json: bool) -> None:
-    """Delete a schedule. Its conversation and the list of its runs stay."""
+    """Delete a schedule; its conversation stays. A mission is cancelled, its runs are stopped, and it stays listed."""
     api.request("DELETE", _path(api, name))
     emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 
@@ -149,6 +202,10 @@ def _row(item: Schedule) -> list[str]:
     return [item.name, _when(item), item.agent, _state(item), _counts(item), one_line(item.prompt)]
 
 
+def _run_row(run: ScheduleRun) -> list[str]:
+    return [str(run.scheduled_at), run.status, run.task_status or "", run.session_id or "", one_line(run.reason)]
+
+
 def _when(item: Schedule) -> str:
     if item.every is not None:
         return f"every {item.every / 1_000:g} s"
@@ -156,7 +213,27 @@ def _when(item: Schedule) -> str:
 
 
 def _state(item: Schedule) -> str:
-    return f"paused: {item.pause_reason}" if item.paused else "active"
+    if item.paused:
+        return f"paused: {item.pause_reason}"
+    if item.mission is None:
+        return "active"
+    return f"{item.mission.status}: {item.mission.reason}" if item.mission.reason else item.mission.status
+
+
+def _used(item: Mission | None) -> str | None:
+    if item is None:
+        return None
+    return f"{format_count(item.total.runs, 'run')}, {item.total.tokens} tokens, {item.total.cost_usd:.4f} USD"
+
+
+def _given(**fields: Any) -> JsonObject:
+    """Those fields that were given."""
+    return {name: value for name, value in fields.items() if value not in (None, {}, [])}
+
+
+def _risk(text: str) -> JsonObject:
+    tool, _, argument = text.partition("=")
+    return {"tool": tool} | _given(argument=argument or None)
 
 
 def _counts(item: Schedule) -> str:
@@ -179,6 +256,9 @@ def _show_facts(item: Schedule) -> None:
             ("state", _state(item)),
             ("runs", _counts(item)),
             ("next", times),
+            ("used", _used(item.mission)),
+            ("waits for", ", ".join(item.mission.requests) or None if item.mission else None),
+            ("summary", item.mission.summary if item.mission else None),
             ("conversation", item.conversation_id),
         ]
     )

@@ -4,11 +4,9 @@ people."""
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from errand.models import RunPage, ScheduleRun
-
 from cli.api import Api, parse, segment
 from cli.errors import NotFoundError
-from cli.render.output import PROGRAM, emit, note, one_line, table
+from cli.render.output import PROGRAM, emit, note, table
 
 T = TypeVar("T")
 Item = TypeVar("Item", covariant=True)
@@ -49,15 +47,6 @@ def print_list(
     table(columns, [row(one) for one in found])
     if more and answer["next_cursor"]:
         note(f"more: {PROGRAM} {more} --cursor {answer['next_cursor']}")
-
-
-def print_runs(answer: Any, as_json: bool) -> None:
-    """The runs of a schedule or a mission."""
-
-    def row(run: ScheduleRun) -> list[str]:
-        return [str(run.scheduled_at), run.status, run.task_status or "", run.session_id or "", one_line(run.reason)]
-
-    print_list(answer, as_json, RunPage, ["SCHEDULED", "RUN", "TASK", "ID", "REASON"], row)
 
 
 def find_named(api: Api, path: str, name: str, page: type[Listing[T]], model: type[T]) -> T:

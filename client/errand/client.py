@@ -107,7 +107,7 @@ class Errand(_Client[httpx2.Client]):
         body: JsonObject | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Any route of the API: `call("GET", "/missions", models.MissionPage)`. A POST without a key is not repeated if
+        """Any route of the API: `call("GET", "/triggers", models.TriggerPage)`. A POST without a key is not repeated if
         its answer is lost."""
         return self._run(requests.call(method, path, model, params or {}, body, idempotency_key))
 

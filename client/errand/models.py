@@ -1,7 +1,7 @@
 """The API's responses: the server answers with these classes, and the client and the command line read them.
 
-Task, result and what belongs to them; input requests; files; conversations; traces; budgets; notifications; schedules,
-missions and triggers. Fields that a newer server adds are ignored.
+Task, result and what belongs to them; input requests; files; conversations; traces; budgets; notifications; schedules
+and triggers. Fields that a newer server adds are ignored.
 """
 
 from collections.abc import Iterator
@@ -427,7 +427,7 @@ class ConversationPage(Model):
 class Descriptor(Model):
     """The kind and the address of a conversation, which never change."""
 
-    type: str = Field(description="channel, schedule, trigger, mission; task: it was started by the API")
+    type: str = Field(description="channel, schedule, trigger; task: it was started by the API")
     identity: dict[str, str] = Field(description="connector, channel_id and user_id, or the id of what it belongs to")
 
 
@@ -997,7 +997,7 @@ class AttemptPage(Model):
     why: str | None
 
 
-# schedules, missions and triggers
+# schedules and triggers
 
 
 class ScheduleCheck(Model):
@@ -1012,6 +1012,28 @@ class ScheduleCheck(Model):
 class QuietTime(Model):
     start: str
     end: str
+
+
+class Spent(Record):
+    """The amounts that its runs and their subagents have used."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    runs: int = 0
+    failures: int = 0
+
+
+class Mission(Model):
+    """What bounds a schedule. It keeps working until it is cancelled, expired, stopped or out of budget."""
+
+    status: Literal["working", "cancelled", "expired", "out_of_budget", "stopped"]
+    reason: str | None = Field(description="why it ended")
+    summary: str | None = Field(description="of a mission that has ended")
+    ended_at: datetime | None
+    bounds: JsonObject = Field(description="its budgets, its end and its risks, as they were given")
+    today: Spent
+    total: Spent
+    requests: list[str] = Field(description="input requests that its runs wait for")
 
 
 class Schedule(Made):
@@ -1029,6 +1051,7 @@ class Schedule(Made):
     silent_reply: str | None = Field(description="a run that answers exactly this notifies nobody")
     pause_after_failures: int | None = Field(description="in a row; null: never")
     conversation_id: str
+    mission: Mission | None = Field(description="what bounds it; null: nothing does")
     agent: str
     agent_version: int = Field(description="fixed when the schedule was made or replaced")
     prompt: str
@@ -1062,40 +1085,6 @@ class RunPage(Model):
 
 class Triggered(Model):
     scheduled_at: datetime = Field(description="names the run in the list of runs")
-
-
-class Spent(Record):
-    """The amounts that its runs and their subagents have used."""
-
-    cost_usd: float = 0.0
-    tokens: int = 0
-    runs: int = 0
-    failures: int = 0
-
-
-class MissionFields(Made):
-    schedule_id: str
-    conversation_id: str
-    paused: bool = False
-    pause_reason: str | None = None
-    reason: str | None = Field(default=None, description="why it ended")
-    summary: str | None = Field(default=None, description="of a mission that has ended")
-    ended_at: datetime | None = None
-
-
-class Mission(MissionFields):
-    """A mission has no result: it keeps working until it is cancelled, expired, stopped or out of budget."""
-
-    status: Literal["working", "cancelled", "expired", "out_of_budget", "stopped"]
-    requests: list[str] = Field(description="input requests that its runs wait for")
-    rules: JsonObject = Field(description="its budgets, its end and its risks, as they were given")
-    today: Spent
-    total: Spent
-
-
-class MissionPage(Model):
-    items: list[Mission]
-    next_cursor: str | None
 
 
 class Trigger(Made):

@@ -665,7 +665,7 @@ CREATE INDEX address_messages_by_age ON address_messages (created_at);
 -- ---------------------------------------------------------------------------------------------------------------------
 -- Schedules and missions
 
--- Tasks that begin by the clock.
+-- Tasks that begin by the clock. A mission is one with budgets, conditions that end it, and risks that pause it.
 CREATE TABLE schedules (
     tenant          text           NOT NULL,
     id              text           NOT NULL,       -- never used again: a deleted schedule keeps its row
@@ -676,17 +676,22 @@ CREATE TABLE schedules (
     conversation_id text           NOT NULL,
     paused          boolean        NOT NULL DEFAULT false,
     pause_reason    text,
+    status          text,                          -- of a mission: working, or how it ended
+    reason          text,                          -- of a mission: why it ended
+    summary         text,
     failures        integer        NOT NULL DEFAULT 0,
     backfilled      tstzmultirange NOT NULL DEFAULT '{}',   -- times whose runs were asked for later: never treated as missed
     version         bigint         NOT NULL DEFAULT 1,
     synced          bigint         NOT NULL DEFAULT 0,      -- the version that Temporal has
     created_by      text           NOT NULL,
     created_at      timestamptz    NOT NULL DEFAULT now(),
-    deleted_at      timestamptz,
+    deleted_at      timestamptz,                   -- of a mission: when it ended
     PRIMARY KEY (tenant, id)
 );
 CREATE UNIQUE INDEX schedules_by_name ON schedules (tenant, name) WHERE deleted_at IS NULL;
 CREATE INDEX schedules_unsynced ON schedules (tenant, id) WHERE synced < version;
+CREATE INDEX missions_by_conversation ON schedules (tenant, conversation_id) WHERE status IS NOT NULL;
+CREATE INDEX missions_working ON schedules (tenant, id) WHERE status = 'working';
 
 -- What each tick of a schedule did: one row for each scheduled time.
 CREATE TABLE schedule_runs (
@@ -703,29 +708,6 @@ CREATE TABLE schedule_runs (
 );
 CREATE INDEX schedule_runs_unsettled ON schedule_runs (tenant, session_id) WHERE NOT settled;
 CREATE INDEX schedule_runs_by_session ON schedule_runs (tenant, session_id) WHERE session_id IS NOT NULL;
-
--- A schedule with budgets, conditions that end it, and risks that pause it.
-CREATE TABLE missions (
-    tenant          text        NOT NULL,
-    id              text        NOT NULL,
-    name            text        NOT NULL,
-    schedule_id     text        NOT NULL,
-    conversation_id text        NOT NULL,
-    rules           text        NOT NULL,          -- JSON: MissionRules
-    timezone        text        NOT NULL,          -- in which its days begin
-    status          text        NOT NULL DEFAULT 'working',
-    paused          boolean     NOT NULL DEFAULT false,
-    pause_reason    text,
-    reason          text,
-    summary         text,
-    created_by      text        NOT NULL,
-    created_at      timestamptz NOT NULL DEFAULT now(),
-    ended_at        timestamptz,
-    PRIMARY KEY (tenant, id)
-);
-CREATE UNIQUE INDEX missions_by_schedule ON missions (tenant, schedule_id);
-CREATE INDEX missions_by_conversation ON missions (tenant, conversation_id);
-CREATE INDEX missions_working ON missions (tenant, id) WHERE status = 'working';
 
 
 -- ---------------------------------------------------------------------------------------------------------------------

@@ -85,15 +85,15 @@ async def events(caller: Caller, random: Random, folder: Path) -> None:
 
 async def missions(caller: Caller, random: Random, folder: Path) -> None:
     """A mission runs until its budget of runs is used up, and ends once."""
-    budget = {"cron": "0 0 1 1 *", "total": {"runs": COUNT}, "task": {"agent": "tester", "input": SAY}}
-    made = await _made(caller, "/missions", budget)
+    task, bounds = {"agent": "tester", "input": SAY}, {"total": {"runs": COUNT}}
+    made = await _made(caller, "/schedules", {"cron": "0 0 1 1 *", "task": task, "mission": bounds})
     for _ in range(int(GIVE_UP)):
-        shown = (await caller.ask("GET", f"/missions/{made['id']}")).json()
+        shown = (await caller.ask("GET", f"/schedules/{made['id']}")).json()["mission"]
         if shown["status"] != "working":
             break
         listed = await _sessions(caller, made["conversation_id"])
         if all(one["status"] in TERMINAL for one in listed):
-            assert (await caller.ask("POST", f"/missions/{made['id']}/run")).status_code in (202, 409)
+            assert (await caller.ask("POST", f"/schedules/{made['id']}/trigger")).status_code in (202, 409)
         await asyncio.sleep(1)
     assert (shown["status"], shown["total"]["runs"]) == ("out_of_budget", COUNT), shown
     await _ended(caller, made["conversation_id"], "missions", COUNT)

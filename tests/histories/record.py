@@ -86,12 +86,12 @@ async def _mission(stack: Stack) -> str:
     body = {
         "name": f"m{new_id()}",
         "cron": "0 0 1 1 *",
-        "total": {"runs": 1},
+        "mission": {"total": {"runs": 1}, "risks": [{"tool": "bash", "argument": "*push*"}]},
         "task": {"agent": "tester", "input": script},
     }
-    made = await stack.http.post("/missions", json={**body, "risks": [{"tool": "bash", "argument": "*push*"}]})
+    made = await stack.http.post("/schedules", json=body)
     task_id: str = made.raise_for_status().json()["conversation_id"]
-    (await stack.http.post(f"/missions/{made.json()['id']}/run")).raise_for_status()
+    (await stack.http.post(f"/schedules/{made.json()['id']}/trigger")).raise_for_status()
 
     async def begun() -> bool:
         return (await stack.http.get(f"/tasks/{task_id}")).is_success

@@ -116,7 +116,7 @@ async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stac
     for one in (bad, good):
         await fired(stack, one["id"])
     missions = [await mission(stack), await mission(stack)]
-    assert await pool.fetchval("SELECT count(*) FROM missions WHERE status = 'working'") >= 2
+    assert await pool.fetchval("SELECT count(*) FROM schedules WHERE status = 'working'") >= 2
     endless = "x" * 2_000  # longer than any workflow id may be
     await pool.execute(
         "INSERT INTO conversations (tenant, id, title, metadata) VALUES ('default', $1, '', '{}')", endless
@@ -132,14 +132,15 @@ async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stac
     await pool.execute("UPDATE schedules SET version = version + 1 WHERE id = $1", good["id"])
     await pool.execute("UPDATE schedule_runs SET settled = false WHERE schedule_id IN ($1, $2)", bad["id"], good["id"])
     await pool.execute("UPDATE sessions SET status = 'failed' WHERE conversation_id = $1", good["conversation_id"])
-    rules = await pool.fetchval("SELECT rules FROM missions WHERE id = $1", missions[0]["id"])
-    await pool.execute("UPDATE missions SET rules = '{' WHERE id = $1", missions[0]["id"])
-    past = json.dumps({**json.loads(rules), "expires_at": "2026-01-01T00:00:00Z"})
-    await pool.execute("UPDATE missions SET rules = $2 WHERE id = $1", missions[1]["id"], past)
+    rules = await pool.fetchval("SELECT rules FROM schedules WHERE id = $1", missions[0]["id"])
+    await pool.execute("UPDATE schedules SET rules = '{' WHERE id = $1", missions[0]["id"])
+    past = json.loads(rules)
+    past["mission"]["expires_at"] = "2026-01-01T00:00:00Z"
+    await pool.execute("UPDATE schedules SET rules = $2 WHERE id = $1", missions[1]["id"], json.dumps(past))
     try:
         await stack.sweep()
         assert not await pool.fetchval("SELECT unsignalled FROM inbox WHERE id = $1", left[1].id)
-        ended = "SELECT status FROM missions WHERE id = $1"
+        ended = "SELECT status FROM schedules WHERE id = $1"
         assert await pool.fetchval(ended, missions[1]["id"]) == "expired"
         synced = "SELECT synced = version AS synced, failures FROM schedules WHERE id = $1"
         [row] = await pool.fetch(synced, good["id"])
@@ -150,7 +151,7 @@ async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stac
         await pool.execute("DELETE FROM inbox WHERE conversation_id = $1", endless)
         await pool.execute("DELETE FROM conversations WHERE id = $1", endless)
         await pool.execute("UPDATE schedules SET rules = $2 WHERE id = $1", bad["id"], kept)
-        await pool.execute("UPDATE missions SET rules = $2 WHERE id = $1", missions[0]["id"], rules)
+        await pool.execute("UPDATE schedules SET rules = $2 WHERE id = $1", missions[0]["id"], rules)
 
 
 async def _deferred(stack: Stack, task_id: str) -> dict[str, list[dict[str, str]]] | None:

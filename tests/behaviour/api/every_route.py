@@ -157,9 +157,6 @@ class Owner:
         if "{trigger}" in path:
             made["trigger"] = f"t-{mark}"
             await self.send("PUT", f"/triggers/t-{mark}", json={**TRIGGER, "task": task})
-        if "{mission_id}" in path:
-            mission = {**SCHEDULE, "name": f"m-{mark}", "total": {"runs": 9}, "task": task}
-            made["mission_id"] = (await self.send("POST", "/missions", json=mission))["id"]
         if "{environment}" in path:
             made["environment"] = f"e-{mark}"
             await self.send("PUT", f"/environments/e-{mark}", json=ENVIRONMENT)

@@ -34,7 +34,6 @@ parameters = { "query.wait" = 0 }
 # does, the second side of an agent, and its prompts, whose fields it has itself. With the profile `search` (see
 # tests/conftest.py) they are generated here too.
 TASK_AGAIN = (
-    "POST /missions",
     "PUT /schedules/{schedule_id}",
     "PUT /triggers/{trigger}",
     "POST /conversations/{conversation_id}/messages",

@@ -173,12 +173,12 @@ async def test_background_agents_are_listed_running_queued_and_idle_and_wait_whi
     idle = await listed("idle", 0)
     assert idle["parent_thread_id"] == own and deeper["parent_thread_id"] == idle["thread_id"]
     assert deeper["updated_at"] >= deeper["created_at"] >= idle["created_at"]
-    await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    await agents.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})
     gate.open()
     await listed("idle", 0, "deep")
     assert await listed("queued", 1) == {**idle, "state": "queued", "pending": 1}
     await WorkflowClient(agents.client, agents.settings.task_queue).reopen("default", own, reload=True)
-    assert (await agents.http.post(f"/missions/{made['id']}/resume")).json()["paused"] is False
+    assert (await agents.http.post(f"/schedules/{made['id']}/resume")).json()["paused"] is False
     woken = await listed("idle", 0)
     assert woken["updated_at"] > idle["updated_at"]
     rows = await agents.pool.fetch(
@@ -191,15 +191,15 @@ async def test_message_to_a_subagent_is_not_held_back_by_a_pause_that_ends_at_th
     """Otherwise nothing would wake the subagent afterwards."""
     made = await create(agents, task={"agent": "mate", "input": say("Off.")})
     await finished(agents, made)
-    await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    await agents.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})
     own, thread = made["conversation_id"], new_id()
     message = ThreadMessage(id=new_id(), conversation_id=own, thread_id=thread, text="go on", author=new_id())
     await conversations.add_message(agents.pool, "default", message)
     async with agents.pool.acquire() as connection, connection.transaction():
-        resumed = "UPDATE missions SET paused = false WHERE id = $1"  # not committed yet
+        resumed = "UPDATE schedules SET paused = false WHERE id = $1"  # not committed yet
         await connection.execute(resumed, made["id"])
         admitting = asyncio.create_task(missions.admit_wake(agents.pool, "default", own, [message.id], new_run=False))
-        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%missions%'"
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FROM schedules%'"
         await eventually(lambda: agents.pool.fetchval(waits), what="the wake waits for the mission's row")
     assert not isinstance(await admitting, Hold)
     assert await agents.pool.fetchval("SELECT wake FROM inbox WHERE id = $1", message.id)
@@ -212,16 +212,16 @@ async def test_isolated_runs_respect_the_pause_and_the_end_of_their_mission(agen
     first = await finished(agents, made)
     apart = first["conversation_id"]
     assert apart != made["conversation_id"]
-    await agents.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    await agents.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})
     emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
     assert emitted.endswith("It reached 1 agent.") and all("the mission is paused: holiday" in one for one in refused)
     late = await turn(agents, apart, "more")
     assert (late.status_code, late.json()["type"]) == (409, f"{PROBLEM}mission-paused"), late.text
     assert await sessions_of(agents, apart) == [first["task_id"]]
-    await agents.http.post(f"/missions/{made['id']}/resume")
+    await agents.http.post(f"/schedules/{made['id']}/resume")
     await results(agents, calls(("emit_event", {"name": f"b:{mark}", "data": {}})))
     assert len(await sessions_of(agents, apart)) == 2  # an agent that may run is woken
-    await agents.http.post(f"/missions/{made['id']}/cancel")
+    await agents.http.delete(f"/schedules/{made['id']}")
     emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
     assert emitted.endswith("It reached 0 agents.") and all("the mission has ended" in one for one in refused)
     late = await turn(agents, apart, "more")
@@ -247,10 +247,10 @@ async def test_turns_of_callers_and_other_schedules_in_a_mission_are_runs_of_it(
         assert refused.status_code == 409, refused.text
         await answer(stack, session_id, request["id"], {"approved": True})
         assert (await stack.wait(session_id))["status"] == "completed"
-    await stack.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    await stack.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})
     held = await trigger(stack, other["id"])
     assert (held["status"], held["reason"]) == ("skipped", "the mission is paused: holiday")
-    await stack.http.post(f"/missions/{made['id']}/resume")
+    await stack.http.post(f"/schedules/{made['id']}/resume")
     tree = {"max_tokens": 900_000, "max_cost_usd": 0.5, "max_tool_calls": 7, "max_sessions": 9}
     wide = {"input": say("last"), "transport": "stream", "config": {"tree": tree}}
     last = await stack.http.post(f"/conversations/{own}/messages", json=wide)

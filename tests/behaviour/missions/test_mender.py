@@ -24,19 +24,19 @@ MEND = "Mend what makes `python3 -m unittest -q` fail."
 CHECK = "python3 -m unittest -q >/tmp/log 2>&1 && exit 3; cat /tmp/log"
 
 
-async def errand(stack: Stack, *argv: str, group: str = "missions") -> Any:
-    said = await cli(stack, group, *argv, "--json")
+async def errand(stack: Stack, *argv: str) -> Any:
+    said = await cli(stack, "schedules", *argv, "--json")
     assert said.exit_code == 0, said.output
     return json.loads(said.stdout)
 
 
-async def run(stack: Stack, name: str, mission_id: str) -> dict[str, Any]:
+async def run(stack: Stack, name: str, schedule_id: str) -> dict[str, Any]:
     """Start one run by hand and wait for its end."""
     known = len((await errand(stack, "runs", name))["items"])
-    await errand(stack, "run", name)
+    await errand(stack, "trigger", name)
 
     async def over() -> dict[str, Any] | None:
-        runs = (await stack.http.get(f"/missions/{mission_id}/runs")).json()["items"]
+        runs = (await stack.http.get(f"/schedules/{schedule_id}/runs")).json()["items"]
         latest: dict[str, Any] = runs[0] if len(runs) > known else {}
         ended = latest.get("status") == "skipped" or latest.get("task_status") in ("completed", "failed")
         return latest if ended else None
@@ -54,8 +54,8 @@ async def test_a_mission_mends_a_copy_of_a_folder_and_hands_in_a_patch(stack: St
         subscription = await watcher.subscribe(f"{receiver.url}/", events=["task_completed"])
         options = ["--dir", str(folder), "--every", "1d", "--check", CHECK, "--total-runs", "9"]
         made = await errand(stack, "add", name, "mender", MEND, *options, "--notify", subscription["name"])
-        newer = await create(stack)  # a name selects its own mission and schedule, not the newest one
-        assert (await errand(stack, "show", name, group="schedules"))["id"] == made["schedule_id"] != newer["id"]
+        newer = await create(stack)  # a name selects its own schedule, not the newest one
+        assert (await errand(stack, "show", name))["id"] == made["id"] != newer["id"]
         first = await run(stack, name, made["id"])
         assert (first["status"], first["task_status"]) == ("fired", "completed")
         result = await stack.result(first["session_id"])
@@ -74,6 +74,7 @@ async def test_a_mission_mends_a_copy_of_a_folder_and_hands_in_a_patch(stack: St
         await errand(stack, "push", name, "--dir", str(folder))
         assert (await run(stack, name, made["id"]))["status"] == "skipped"
         assert (await show(stack, made))["total"]["runs"] == 2
-        assert (await errand(stack, "cancel", name))["status"] == "cancelled"
-        assert (await stack.http.put(f"/missions/{made['id']}/files", json={})).status_code == 409
+        await errand(stack, "remove", name)
+        assert (await errand(stack, "show", name))["mission"]["status"] == "cancelled"
+        assert (await stack.http.put(f"/schedules/{made['id']}/files", json={})).status_code == 409
         await stack.http.delete(f"/subscriptions/{subscription['id']}")

@@ -9,53 +9,35 @@ from temporalio.client import WorkflowExecutionStatus
 
 from activities.sessions.sweep import ScheduleSync
 from domain.ids import conversation_workflow_id, new_id
-from domain.missions import MissionStatus
+from domain.missions import MissionRules, MissionStatus
 from store import missions
 from tests.behaviour.conversations.talk import Gate, chain
+from tests.behaviour.schedules.clock import FAR, runs, trigger
+from tests.behaviour.schedules.clock import create as schedule
 from tests.behaviour.supervision.people import answer, waiting
 from tests.behaviour.triggers.sender import Sender
 from tests.support.stack import Stack, calls, eventually, steps
 from workflows.schedules import ScheduleClient
 
-FAR = {"cron": "0 0 1 1 *"}
-
 
 async def create(stack: Stack, input: str = "[[script:say text=done]]", **fields: Any) -> dict[str, Any]:
-    body = {
-        "name": f"m{new_id()}",
-        "task": {"agent": "tester", "input": input},
-        "total": {"runs": 100},
-        **FAR,
-        **fields,
+    """A mission; its schedule and what bounds it in one."""
+    task, timing = {"agent": "tester", "input": input}, FAR | fields
+    bounds = {"total": {"runs": 100}} | {
+        name: timing.pop(name) for name in MissionRules.model_fields.keys() & fields.keys()
     }
-    made = await stack.http.post("/missions", json=body)
-    assert made.status_code == 201, made.text
-    record: dict[str, Any] = made.json()
-    return record
+    made = await schedule(stack, **{"task": task, **timing, "mission": bounds})
+    return {**made, **made["mission"]}
 
 
 async def show(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
-    record: dict[str, Any] = (await stack.http.get(f"/missions/{made['id']}")).json()
-    return record
-
-
-async def runs(stack: Stack, made: dict[str, Any]) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = (await stack.http.get(f"/missions/{made['id']}/runs")).json()["items"]
-    return listed
+    record: dict[str, Any] = (await stack.http.get(f"/schedules/{made['id']}")).json()
+    return {**record, **record["mission"]}
 
 
 async def run(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
     """Start one run by hand; return its row."""
-    at = (await stack.http.post(f"/missions/{made['id']}/run")).json()["scheduled_at"]
-
-    async def ticked() -> dict[str, Any] | None:
-        return next((one for one in await runs(stack, made) if _same(one["scheduled_at"], at)), None)
-
-    return await eventually(ticked)
-
-
-def _same(one: str, other: str) -> bool:
-    return datetime.fromisoformat(one) == datetime.fromisoformat(other)
+    return await trigger(stack, made["id"])
 
 
 async def finished(stack: Stack, made: dict[str, Any]) -> dict[str, Any]:
@@ -71,19 +53,20 @@ async def test_a_mission_stays_working_over_its_runs_until_it_is_cancelled(stack
         record = await finished(stack, made)
         assert (record["status"], record["conversation_id"]) == ("completed", made["conversation_id"])
     conversation = (await stack.http.get(f"/conversations/{made['conversation_id']}")).json()
-    assert conversation["descriptor"] == {"type": "mission", "identity": {"id": made["id"]}}
+    assert conversation["descriptor"] == {"type": "schedule", "identity": {"id": made["id"]}}
     shown = await show(stack, made)
     assert (shown["status"], shown["total"]["runs"], shown["reason"]) == ("working", 2, None)
-    assert shown["total"]["tokens"] > 0 and [row["task_status"] for row in await runs(stack, made)] == ["completed"] * 2
-    cancelled = (await stack.http.post(f"/missions/{made['id']}/cancel")).json()
+    assert shown["total"]["tokens"] > 0
+    assert (await stack.http.delete(f"/schedules/{made['id']}")).status_code == 204
+    cancelled = await show(stack, made)
     assert cancelled["status"] == "cancelled" and "Runs: 2" in cancelled["summary"]
     assert "Last answer: done" in cancelled["summary"]
-    again = (await stack.http.post(f"/missions/{made['id']}/cancel")).json()
-    assert (again["ended_at"], again["summary"]) == (cancelled["ended_at"], cancelled["summary"])
-    for verb in ("run", "pause", "resume"):
-        refused = await stack.http.post(f"/missions/{made['id']}/{verb}")
+    assert (await stack.http.delete(f"/schedules/{made['id']}")).status_code == 204
+    assert await show(stack, made) == cancelled
+    assert [row["task_status"] for row in await runs(stack, made["id"])] == ["completed"] * 2
+    for verb in ("trigger", "pause", "resume"):
+        refused = await stack.http.post(f"/schedules/{made['id']}/{verb}")
         assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:mission-ended")
-    assert (await stack.http.get(f"/schedules/{made['schedule_id']}")).status_code == 404
     ended = await stack.pool.fetchval(
         "SELECT count(*) FROM notices WHERE type = 'mission_ended' AND data LIKE $1", f"%{made['id']}%"
     )
@@ -94,7 +77,7 @@ async def test_a_cancelled_mission_stops_its_run(stack: Stack) -> None:
     made = await create(stack, "[[script:say words=600 delay=0.1]]")
     row = await run(stack, made)
     await stack.seen(row["session_id"], "task_started")
-    assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
+    assert (await stack.http.delete(f"/schedules/{made['id']}")).is_success
     assert (await stack.wait(row["session_id"]))["status"] == "cancelled"
 
 
@@ -109,7 +92,7 @@ async def test_a_cancel_that_died_half_way_is_finished_by_a_repeat_or_by_the_swe
         await stack.seen(row["session_id"], "tool_called")
         await missions.end(stack.pool, "default", made["id"], MissionStatus.CANCELLED, "and then the API was killed")
         if repeats:
-            assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
+            assert (await stack.http.delete(f"/schedules/{made['id']}")).is_success
             ended = await stack.wait(row["session_id"])
             assert (ended["status"], ended["reason"]) == ("cancelled", "caller_cancel")
             continue
@@ -194,7 +177,7 @@ async def test_a_risk_pauses_the_mission_and_asks(stack: Stack) -> None:
     await answer(stack, second["session_id"], request["id"], {"approved": False})
     await stack.wait(second["session_id"])
     assert (await show(stack, made))["paused"] is True  # until somebody resumes it
-    assert (await stack.http.post(f"/missions/{made['id']}/resume")).json()["paused"] is False
+    assert (await stack.http.post(f"/schedules/{made['id']}/resume")).json()["paused"] is False
 
 
 async def test_a_run_in_the_queue_waits_while_a_risk_pauses_the_mission(stack: Stack) -> None:
@@ -218,9 +201,9 @@ async def test_a_run_in_the_queue_waits_while_a_risk_pauses_the_mission(stack: S
         return (await conversation.describe()).status is WorkflowExecutionStatus.COMPLETED
 
     await eventually(idle)
-    await stack.http.post(f"/missions/{made['id']}/resume")
+    await stack.http.post(f"/schedules/{made['id']}/resume")
     assert len(await waiting(stack, second["session_id"])) == 1  # it starts, and then reaches the same risk
-    assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
+    assert (await stack.http.delete(f"/schedules/{made['id']}")).is_success
 
 
 async def test_approval_does_not_resume_a_mission_that_a_person_paused(stack: Stack) -> None:
@@ -228,7 +211,7 @@ async def test_approval_does_not_resume_a_mission_that_a_person_paused(stack: St
     made = await create(stack, steps([push], [push]), risks=[{"tool": "bash", "argument": "*push*"}])
     row = await run(stack, made)
     [request] = await waiting(stack, row["session_id"])
-    await stack.http.post(f"/missions/{made['id']}/pause", json={"reason": "holiday"})
+    await stack.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})
     assert (await answer(stack, row["session_id"], request["id"], {"approved": True})).status_code == 202
     # the request of the second call: an approval is valid for one call
     [request] = await waiting(stack, row["session_id"])
@@ -278,7 +261,7 @@ async def test_a_mission_is_triggered_from_outside_and_bounded_by_risks_conditio
 async def test_events_keep_to_the_pauses_budgets_and_end_of_their_mission(stack: Stack) -> None:
     """A refused event is not stored: its sender may send it again."""
     made = await create(stack, per_day={"runs": 3})
-    path, mark = f"/missions/{made['id']}", new_id()
+    path, mark = f"/schedules/{made['id']}", new_id()
     task = {"agent": "tester", "input": "[[script:say text=seen]]"}
     sender = await Sender.new(stack, conversation_id=made["conversation_id"], task=task)  # nothing has run yet
 
@@ -303,7 +286,7 @@ async def test_events_keep_to_the_pauses_budgets_and_end_of_their_mission(stack:
         if one.status_code == 202:
             await stack.wait(one.json()["session_id"])
     assert (await show(stack, made))["total"]["runs"] == 3
-    await stack.http.post(f"{path}/cancel")
+    await stack.http.delete(path)
     await refused("mission-ended")
     body = {"signature": "standard_webhooks", "conversation_id": made["conversation_id"], "task": task}
     late = await stack.http.put(f"/triggers/{sender.name}", json=body)
@@ -316,7 +299,7 @@ async def test_cancelled_mission_stops_runs_that_events_started(stack: Stack) ->
     sender = await Sender.new(stack, conversation_id=made["conversation_id"], task=task)
     accepted = await sender.accepted({"n": 1})
     await stack.seen(accepted["session_id"], "task_started")
-    assert (await stack.http.post(f"/missions/{made['id']}/cancel")).is_success
+    assert (await stack.http.delete(f"/schedules/{made['id']}")).is_success
     ended = await stack.wait(accepted["session_id"])
     assert (ended["status"], ended["reason"]) == ("cancelled", "caller_cancel")
 
@@ -329,10 +312,10 @@ async def test_an_event_of_an_agent_waits_while_the_mission_is_paused(stack: Sta
     listen = calls(("subscribe_events", {"pattern": f"build:{mark}"}))
     made = await create(stack, task={"agent": "listener", "input": listen})
     await finished(stack, made)
-    await stack.http.post(f"/missions/{made['id']}/pause")
+    await stack.http.post(f"/schedules/{made['id']}/pause")
     await stack.run(calls(("emit_event", {"name": f"build:{mark}", "data": {}})), agent="emitter")
     assert (await show(stack, made))["total"]["runs"] == 1  # nobody was woken
-    await stack.http.post(f"/missions/{made['id']}/resume")
+    await stack.http.post(f"/schedules/{made['id']}/resume")
     second = await finished(stack, made)
     assert f'type="build:{mark}"' in str(await stack.nodes(second["task_id"]))
 
@@ -354,7 +337,7 @@ async def test_a_mission_survives_kills_in_the_middle_of_a_risk(stack: Stack) ->
         return bool((await show(stack, made))["status"] == "out_of_budget")
 
     await eventually(ended)
-    assert [one["status"] for one in await runs(stack, made)] == ["fired"]
+    assert [one["status"] for one in await runs(stack, made["id"])] == ["fired"]
     notices = "SELECT count(*) FROM notices WHERE type = 'mission_ended' AND data LIKE $1"
     assert await stack.pool.fetchval(notices, f"%{made['id']}%") == 1
 

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from domain.ids import new_id
-from domain.missions import Mission, MissionRules, Spent
-from domain.schedules import ContextMode, Schedule, ScheduleRules
+from domain.missions import MissionRules, Spent
+from domain.schedules import ContextMode, Mission, Schedule, ScheduleRules
 from domain.sessions.session import Usage
 from domain.sessions.writes import Acceptance
 from store import missions, schedule_runs, schedules, sessions
-from store.database import Connection, Pool
+from store.database import Pool
 from store.sessions import SessionRow
 from tests.behaviour.store.conftest import NEW, new_session
 from tests.behaviour.store.test_schedules import tick
@@ -20,16 +20,13 @@ CONTEXTS = pytest.mark.parametrize("context", [ContextMode.CONTINUE, ContextMode
 
 
 async def create(pool: Pool, context: ContextMode = ContextMode.CONTINUE) -> tuple[Schedule, Mission]:
-    made: list[Mission] = []
-    rules = MissionRules.model_validate({"total": {"runs": 100}})
-
-    async def also(connection: Connection, schedule: Schedule) -> None:
-        made.append(await missions.create(connection, schedule, new_id(), rules, "ann"))
-
-    given = ScheduleRules(name=f"m{new_id()}", every=3_600_000, context=context)
-    schedule = await schedules.create(pool, "default", given, NEW, "look", {}, "ann", also=also)
+    bounds = MissionRules.model_validate({"total": {"runs": 100}})
+    given = ScheduleRules(name=f"m{new_id()}", every=3_600_000, context=context, mission=bounds)
+    schedule = await schedules.create(pool, "default", given, NEW, "look", {}, "ann")
     assert schedule is not None
-    return schedule, made[0]
+    mission = await missions.get(pool, "default", schedule.id)
+    assert mission is not None
+    return schedule, mission
 
 
 async def run(pool: Pool, schedule: Schedule, mission: Mission, hour: int = 0) -> SessionRow:

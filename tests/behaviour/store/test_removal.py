@@ -28,12 +28,11 @@ STAYS = {
     "external_events": "body event_id key outcome source type",  # a body stays only in an event that nobody got
     "face_requests": "digest face public_id",
     "input_requests": "answered_by event_key kind on_expiry status",
-    "missions": "created_by name pause_reason reason rules schedule_id status summary timezone",
     "notices": "created_by type",
     "reservations": "line",
     "resets": "by",
     "schedule_runs": "reason schedule_id status",
-    "schedules": "created_by name pause_reason prompt rules session",
+    "schedules": "created_by name pause_reason prompt reason rules session status summary",
     "sessions": "agent agent_owner cancel_requested created_by delivery emitted_once error_type handed_to limits "
     "models reason rerun retry rules run_id session_type sides status subagent subagent_name tools trigger usage",
     "threads": "agent name parent_thread_id",

@@ -41,7 +41,7 @@ COLUMNS: dict[str, dict[str, type[StrEnum]]] = {
     "schedule_runs": {"status": RunStatus},
     "inbox": {"kind": InboxKind},
     "messages": {"kind": NodeKind},
-    "missions": {"status": MissionStatus},
+    "schedules": {"status": MissionStatus},
     "variable_requests": {"status": VariableRequestStatus},
     "external_events": {"outcome": EventOutcome},
 }

@@ -113,7 +113,6 @@ ROWS = {
 DAILY: dict[str, Any] = {"name": "one-more", "every": 86_400_000, "task": {"agent": "assistant", "input": "x"}}
 ONE_MORE: list[tuple[str, str, dict[str, Any], str]] = [
     ("POST", "/schedules", DAILY, "20000 schedules"),
-    ("POST", "/missions", {**DAILY, "total": {"runs": 1}}, "20000 schedules"),
     ("PUT", "/triggers/one-more", {"signature": "github", "task": DAILY["task"]}, "1000 triggers"),
     ("PUT", "/connectors/one-more", {"kind": "webhook", "agent": "assistant"}, "100 connectors"),
 ]

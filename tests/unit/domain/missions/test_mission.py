@@ -5,21 +5,23 @@ from typing import Any
 
 import pytest
 
-from domain.missions import HoldKind, Mission, MissionRules, MissionStatus, RiskTrigger, Spent, mission_mark, mission_of
+from domain.missions import HoldKind, MissionRules, MissionStatus, RiskTrigger, Spent, mission_mark, mission_of
+from domain.schedules import Mission, ScheduleRules
+from tests.behaviour.store.conftest import NEW
 
 NOW = datetime(2026, 3, 29, 22, 30, tzinfo=UTC)
 
 
 def mission(**rules: Any) -> Mission:
+    bounds = MissionRules.model_validate({"total": {"runs": 100}, **rules})
     return Mission(
         tenant="t",
         id="m",
-        name="watch",
-        schedule_id="s",
         conversation_id="c",
-        rules=MissionRules.model_validate({"total": {"runs": 100}, **rules}),
-        timezone="Europe/Berlin",
-        created_by="",
+        rules=ScheduleRules(name="watch", every=60_000, timezone="Europe/Berlin", mission=bounds),
+        session=NEW,
+        prompt="",
+        status=MissionStatus.WORKING,
         created_at=NOW,
     )
 
