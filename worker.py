@@ -232,7 +232,7 @@ async def run(settings: Settings) -> None:
         async with build_worker(settings, services):
             beating = asyncio.create_task(_beat(beat))
             watching = asyncio.create_task(_watch(files, model, beat))
-            dispatching = asyncio.create_task(services.dispatcher.run(url, name))
+            dispatching = asyncio.create_task(services.dispatcher.run())
             sweeping = asyncio.create_task(sweep.watch(name))
             log.info("working on queue %s", settings.task_queue)
             await stop.wait()

@@ -1,14 +1,13 @@
 """The generic connector: Standard Webhooks in both directions, signed with the same secret."""
 
 import json
-import time
 
 from pydantic import ValidationError
 
 from connectors.connector import Outgoing, Received, SenderPorts, SignedRequest
 from domain.channels import ConnectorSecrets, IncomingAnswer, IncomingMessage
 from domain.errors import Invalid
-from domain.notifications import signature
+from domain.notifications import signed_headers
 from domain.signatures import check_standard_webhook
 
 
@@ -31,13 +30,7 @@ class WebhookConnector:
         return Received([message.model_copy(update={"message_id": message.message_id or message_id})])
 
     async def send(self, outgoing: Outgoing, ports: SenderPorts) -> None:
-        now = int(time.time())
-        headers = {
-            "content-type": "application/json",
-            "webhook-id": outgoing.id,
-            "webhook-timestamp": str(now),
-            "webhook-signature": signature([outgoing.secrets.signing], outgoing.id, now, outgoing.body),
-        }
+        headers = signed_headers([outgoing.secrets.signing], outgoing.id, outgoing.body)
         await ports.post(outgoing.secrets.target, headers, outgoing.body)
 
 

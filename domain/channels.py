@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, unquote
 
 from errand.models import Made
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from domain.frozen import Frozen
 from domain.pictures import FileBlock
@@ -18,7 +17,7 @@ from domain.task import Id, Strict, Text
 CONNECTOR_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 NO_MESSAGE = "NO_MESSAGE"  # an answer that is exactly this is not sent: the agent has nothing to say now
 REPLY = "reply"
-MAX_DEBOUNCE_MS = 10_000  # also the most that a message waits while others join it
+MAX_DEBOUNCE_MS = 10_000
 
 # a connector's id of a channel, user, thread or message; never blank
 NAME = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"
@@ -51,7 +50,6 @@ class ConnectorRules(Frozen):
     agent: str
     target: str = Field(description="of a webhook, where answers go: only the host of a URL; empty: nowhere")
     debounce_ms: int
-    merge: bool
 
 
 class ConnectorConfig(Made, ConnectorRules):
@@ -90,13 +88,6 @@ class IncomingMessage(ChannelMessage):
 
     channel_id: Name
     user_id: Name
-
-    @field_validator("text")
-    @classmethod
-    def _storable(cls, text: str) -> str:
-        if "\x00" in text:
-            raise PydanticCustomError("invalid_text", "the text must not contain NUL")
-        return text
 
 
 class IncomingAnswer(Strict):

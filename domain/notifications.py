@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import itertools
 import secrets
+import time
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -34,7 +35,6 @@ FEED = (
     "anomaly",
     "context_lost",
 )
-TEST = "test"  # sent on demand, to see that a subscription works
 
 PREFIX = "whsec_"
 ROTATION_HOURS = 24  # during which the old secret signs too
@@ -122,7 +122,6 @@ class DeliveryInput(BaseModel):
     tenant: str
     lane: str  # the id of a delivery, or the conversation of an address: its replies are sent one after the other
     span_s: float  # seconds during which to retry a delivery
-    asked: bool = False  # if this run continues another: whether the receiver asked for the wait
 
 
 class DeliveryAttempt(BaseModel):
@@ -132,7 +131,6 @@ class DeliveryAttempt(BaseModel):
     lane: str
     span_s: float
     now: datetime
-    asked: bool = False  # the receiver asked to wait, which only a caller may cut short
 
 
 class DeliveryOutcome(BaseModel):
@@ -140,7 +138,6 @@ class DeliveryOutcome(BaseModel):
     status: DeliveryStatus | None = None
     note: str = ""
     wait_s: float | None = None  # before the next attempt: as planned, or as the receiver asked; None: none waits
-    asked: bool = False
 
 
 class SendError(Exception):
@@ -167,11 +164,6 @@ class Notice(Frozen):
         return f"{head}: {about}"[:200] if about else head
 
     @property
-    def seconds(self) -> int:
-        """Its time, in Unix seconds."""
-        return int(datetime.fromisoformat(self.timestamp).timestamp())
-
-    @property
     def text(self) -> str:
         """The body for people: the event, and how they can react."""
         data = self.data
@@ -192,10 +184,6 @@ class Notice(Frozen):
             lines.append(f"Task: {task_id}")
         return "\n".join(lines)
 
-    @property
-    def urgent(self) -> bool:
-        return self.type in ("input_required", "input_reminder", "input_escalated", "task_failed")
-
 
 _ANSWERS = {
     "clarification": ("answer", ' "…"'),
@@ -215,7 +203,6 @@ _HEADS = {
     "schedule_paused": "Schedule paused",
     "mission_ended": "Mission ended",
     "reply_failed": "Answer not delivered",
-    TEST: "It works",
 }
 
 
@@ -236,6 +223,17 @@ def signature(signing: list[str], id: str, timestamp: int, body: bytes) -> str:
     signed = f"{id}.{timestamp}.".encode() + body
     digests = [hmac.digest(_key(secret), signed, hashlib.sha256) for secret in signing]
     return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
+
+
+def signed_headers(signing: list[str], id: str, body: bytes) -> dict[str, str]:
+    """The headers of a signed webhook that is sent now; the id is equal in every attempt."""
+    now = int(time.time())
+    return {
+        "content-type": "application/json",
+        "webhook-id": id,
+        "webhook-timestamp": str(now),
+        "webhook-signature": signature(signing, id, now, body),
+    }
 
 
 def _key(secret: str) -> bytes:

@@ -301,7 +301,6 @@ def tick_text(prompt: str, output: str) -> str:
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _PART = re.compile(r"(?:(\*)|([0-9A-Z]+)(?:-([0-9A-Z]+))?)(?:/([0-9]{1,2}))?")
 
 
@@ -350,11 +349,9 @@ _FIELDS = (
 
 
 def check_cron(text: str) -> None:
-    """Raise CronError if the text is not a cron expression of five fields, or never comes due."""
-    fields = _split(text)
-    _, _, days, months, _ = (field.values(given) for field, given in zip(_FIELDS, fields, strict=True))
-    if fields[4] == "*" and min(days) > max(_MONTH_LENGTHS[month - 1] for month in months):
-        raise CronError("day of month: no month of the expression has this day")
+    """Raise CronError if the text is not a cron expression of five fields."""
+    for field, given in zip(_FIELDS, _split(text), strict=True):
+        field.values(given)
 
 
 def per_day(text: str) -> int:

@@ -1,13 +1,11 @@
 """Messages of channels: each becomes a session of its conversation, joins one that waits, or answers a question."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
-from domain.channels import MAX_DEBOUNCE_MS, REPLY, Address, ArrivingMessage, ChannelRef, service_id
+from domain.channels import Address, ArrivingMessage, ChannelRef, service_id
 from domain.ids import derive_id
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import SessionRef
 from domain.sessions.writes import RequestAnswer, ThreadMessage
 from domain.task import text_of_parts
 from store import addresses, conversations, files, idempotency, input_requests, sessions, workspaces
@@ -35,37 +33,27 @@ class ChannelArrival:
 
 
 async def accept(
-    pool: Pool, tenant: str, channel: ChannelRef, message: ArrivingMessage, *, merge: bool = False, wait: bool = False
+    pool: Pool, tenant: str, channel: ChannelRef, message: ArrivingMessage, *, merge: bool = False
 ) -> ChannelArrival:
-    """Accept one message. `merge`: it may join the newest waiting session. `wait`: its own session does not begin
-    before it is started explicitly, so that others may join it."""
+    """Accept one message. `merge`: it joins the newest waiting session, or else waits itself until its session is
+    started explicitly. Both are decided under the lock of the address: of two messages only one starts a session."""
     address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
-    return await decide(
-        pool,
-        lambda connection: _accept(connection, tenant, channel, address, message, merge, wait),
-        lambda found: found.arrival.refused is None,  # a refused first message leaves no address
-    )
 
+    async def take(connection: Connection) -> ChannelArrival:
+        conversation_id = await addresses.lock(connection, tenant, address)
+        await _reserve_key(connection, tenant, message)
+        if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
+            return ChannelArrival(joined, merged=not joined.duplicate)
+        arrival = await addresses.accept_in(connection, tenant, address, message, wait=merge)
+        if arrival.session is not None and not arrival.duplicate:
+            sql = """INSERT INTO channels (tenant, conversation_id, connector, channel_id, user_id)
+                     VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"""
+            parts = (channel.connector, channel.channel_id, channel.user_id)
+            await connection.execute(sql, tenant, conversation_id, *parts)
+        return ChannelArrival(arrival)
 
-async def _accept(
-    connection: Connection,
-    tenant: str,
-    channel: ChannelRef,
-    address: Address,
-    message: ArrivingMessage,
-    merge: bool,
-    wait: bool,
-) -> ChannelArrival:
-    conversation_id = await addresses.lock(connection, tenant, address)
-    await _reserve_key(connection, tenant, message)
-    if merge and (joined := await _join(connection, tenant, conversation_id, message)) is not None:
-        return ChannelArrival(joined, merged=not joined.duplicate)
-    arrival = await addresses.accept_in(connection, tenant, address, message, wait=wait)
-    if arrival.session is not None and not arrival.duplicate:
-        sql = """INSERT INTO channels (tenant, conversation_id, connector, channel_id, user_id)
-                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"""
-        await connection.execute(sql, tenant, conversation_id, channel.connector, channel.channel_id, channel.user_id)
-    return ChannelArrival(arrival)
+    # a refused first message leaves no address
+    return await decide(pool, take, lambda found: found.arrival.refused is None)
 
 
 async def _join(connection: Connection, tenant: str, conversation_id: str, message: ArrivingMessage) -> Arrival | None:
@@ -106,16 +94,6 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
         await files.use_in(connection, tenant, message.session.task.context.files, waiting.id)
     await addresses.remember(connection, tenant, conversation_id, message.key, waiting.id)
     return Arrival(waiting)
-
-
-async def debounce_left(pool: Pool, ref: SessionRef, debounce_s: float) -> float:
-    """The seconds until a debounced session begins: each message that joins it restarts the time, up to the most
-    that any may wait."""
-    sql = """SELECT extract(epoch FROM least(updated_at + make_interval(secs => $3),
-                                             created_at + make_interval(secs => $4)) - now())::float8
-               FROM sessions WHERE tenant = $1 AND id = $2 AND status = 'submitted' AND NOT live"""
-    left: float | None = await pool.fetchval(sql, ref.tenant, ref.session_id, debounce_s, MAX_DEBOUNCE_MS / 1_000)
-    return left or 0
 
 
 async def find_joined(connection: Connection, tenant: str, session_id: str) -> list[JoinedMessage]:
@@ -227,74 +205,27 @@ async def find_open_question(
 async def answer_question(
     pool: Pool, address: Address, message: ArrivingMessage, session: SessionRow, written: RequestAnswer
 ) -> ChannelArrival | None:
-    """Let a message answer a question of `session`, once. Its files enter the workspace."""
-
-    async def write(connection: Connection) -> bool:
-        if message.files:
-            given = dict(message.files)
-            await workspaces.change_in(
-                connection, session.tenant, session.workspace_id, lambda known: {**known, **given}
-            )
-            await files.use_in(connection, session.tenant, message.session.task.context.files, session.id)
-        return await input_requests.answer(connection, written) is None
-
-    return await _settle_question(pool, address, message, session, written.id, write)
-
-
-async def reject_answer(
-    pool: Pool, address: Address, message: ArrivingMessage, session: SessionRow, request_id: str, text: str
-) -> ChannelArrival | None:
-    """Record that a message does not answer a question, and send this text to its person."""
-
-    async def write(connection: Connection) -> bool:
-        await connection.execute(
-            """INSERT INTO deliveries (tenant, id, subscription_id, conversation_id, event, session_id, body)
-               SELECT c.tenant, $3, k.id, c.conversation_id, $4, $5,
-                      jsonb_build_object('type', $4::text, 'timestamp', now(), 'data', jsonb_build_object(
-                          'connector', c.connector, 'channel_id', c.channel_id, 'user_id', c.user_id,
-                          'thread', $6::text, 'in_reply_to', $7::text, 'conversation_id', c.conversation_id,
-                          'task_id', $5::text, 'text', $8::text))::text
-                 FROM channels c JOIN connectors k ON k.tenant = c.tenant AND k.name = c.connector
-                WHERE c.tenant = $1 AND c.conversation_id = $2 AND (k.kind <> 'webhook' OR k.target <> '')
-               ON CONFLICT DO NOTHING""",
-            session.tenant,
-            session.conversation_id,
-            derive_id(request_id, "rejected", message.key),
-            REPLY,
-            session.id,
-            thread_of(message.session),
-            message.session.task.channel.message_id if message.session.task.channel else None,
-            text,
-        )
-        await connection.execute("SELECT pg_notify('deliveries', '')")
-        return True
-
-    return await _settle_question(pool, address, message, session, request_id, write)
-
-
-async def _settle_question(
-    pool: Pool,
-    address: Address,
-    message: ArrivingMessage,
-    session: SessionRow,
-    request_id: str,
-    write: Callable[[Connection], Awaitable[bool]],
-) -> ChannelArrival | None:
-    """What a message to a question leads to, under the lock of its address: the earlier result of a message with this
-    key, else what `write` makes of it. None if the question was settled in the meantime: the message is then one like
-    any other."""
+    """Let a message answer a question of `session`, once, under the lock of its address. Its files enter the
+    workspace. A repetition gets the earlier result. None if the question was settled in the meantime: the message is
+    then one like any other."""
+    tenant = session.tenant
 
     async def settle(connection: Connection) -> ChannelArrival | None:
-        await addresses.lock(connection, session.tenant, address)
-        await _reserve_key(connection, session.tenant, message)
-        known = await addresses.find_known(connection, session.tenant, session.conversation_id, message.key)
+        await addresses.lock(connection, tenant, address)
+        await _reserve_key(connection, tenant, message)
+        known = await addresses.find_known(connection, tenant, session.conversation_id, message.key)
         if known is not None:
             return ChannelArrival(Arrival(known, duplicate=True))
         # looked at again under the lock: it may have expired, or a reset may have withdrawn it
-        open_now = await find_open_question(connection, session.tenant, address, thread_of(message.session))
-        if open_now != request_id or not await write(connection):
+        if await find_open_question(connection, tenant, address, thread_of(message.session)) != written.id:
             return None
-        await addresses.remember(connection, session.tenant, session.conversation_id, message.key, session.id)
+        if message.files:
+            given = dict(message.files)
+            await workspaces.change_in(connection, tenant, session.workspace_id, lambda known: {**known, **given})
+            await files.use_in(connection, tenant, message.session.task.context.files, session.id)
+        if await input_requests.answer(connection, written) is not None:
+            return None
+        await addresses.remember(connection, tenant, session.conversation_id, message.key, session.id)
         return ChannelArrival(Arrival(session))
 
     return await decide(pool, settle, lambda found: found is not None)

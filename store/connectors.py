@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
-from domain.audit import TENANT
 from domain.channels import ConnectorConfig, ConnectorRules, ConnectorSecrets
 from domain.ids import new_id
 from domain.sealing import KeyRing
@@ -37,26 +36,14 @@ async def put(
     pool: Pool, tenant: str, name: str, rules: ConnectorRules, secrets: ConnectorSecrets, by: str, keys: KeyRing
 ) -> ConnectorConfig:
     """Create a connector, or change the one with this name, which keeps its id."""
-    async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            f"""INSERT INTO connectors (tenant, id, name, kind, agent, target, debounce_ms, merge, secrets, created_by)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-                ON CONFLICT (tenant, name)
-                DO UPDATE SET agent = $5, target = $6, debounce_ms = $7, merge = $8, secrets = $9
-                RETURNING {_COLUMNS}""",
-            tenant,
-            new_id(),
-            name,
-            rules.kind,
-            rules.agent,
-            rules.target,
-            rules.debounce_ms,
-            rules.merge,
-            keys.seal(secrets.model_dump_json(), tenant, SEALED_FOR, name),
-            by,
-        )
-        assert row is not None
-        await audit.append(connection, tenant, TENANT, by, "put_connector", subject=row["name"])
+    sql = f"""INSERT INTO connectors (tenant, id, name, kind, agent, target, debounce_ms, secrets, created_by)
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+              ON CONFLICT (tenant, name) DO UPDATE SET agent = $5, target = $6, debounce_ms = $7, secrets = $8
+              RETURNING {_COLUMNS}"""
+    sealed = keys.seal(secrets.model_dump_json(), tenant, SEALED_FOR, name)
+    given = (rules.kind, rules.agent, rules.target, rules.debounce_ms, sealed)
+    row = await audit.change(pool, tenant, by, "put_connector", sql, new_id(), name, *given, by)
+    assert row is not None
     return _read(row)
 
 
@@ -74,19 +61,15 @@ async def of_id(pool: Pool, connector_id: str, keys: KeyRing) -> Hook | None:
     return _hook(await pool.fetchrow("SELECT * FROM find_connector($1)", connector_id), keys)
 
 
-async def remove(pool: Pool, tenant: str, name: str, by: str) -> bool:
+async def remove(pool: Pool, tenant: str, name: str, by: str) -> None:
     """Remove a connector and fail its pending replies; its conversations stay."""
-    async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            "DELETE FROM connectors WHERE tenant = $1 AND name = $2 RETURNING id", tenant, name
-        )
-        if row is None:
-            return False
-        sql = """UPDATE deliveries SET status = 'failed', last_error = 'The connector was removed.', next_at = NULL
-                  WHERE tenant = $1 AND subscription_id = $2 AND status = 'pending'"""
-        await connection.execute(sql, tenant, row["id"])
-        await audit.append(connection, tenant, TENANT, by, "remove_connector", subject=name)
-    return True
+    sql = """WITH gone AS (DELETE FROM connectors WHERE tenant = $1 AND name = $2 RETURNING tenant, id, name),
+                  ended AS (UPDATE deliveries d
+                               SET status = 'failed', last_error = 'The connector was removed.', next_at = NULL
+                              FROM gone WHERE d.tenant = gone.tenant AND d.subscription_id = gone.id
+                               AND d.status = 'pending')
+             SELECT name FROM gone"""
+    await audit.change(pool, tenant, by, "remove_connector", sql, name)
 
 
 def _hook(row: asyncpg.Record | None, keys: KeyRing) -> Hook | None:

@@ -3,15 +3,12 @@
 Addresses and secrets are encrypted here and only deliveries decrypt them; people are shown `target_shown`.
 """
 
-import asyncio
-from collections.abc import Callable
 from datetime import datetime
 
 import asyncpg
 from errand.models import Delivery, Subscription
 from pydantic import BaseModel, Field
 
-from domain.audit import TENANT
 from domain.channels import ConnectorKind, ConnectorSecrets
 from domain.ids import new_id
 from domain.notifications import (
@@ -20,7 +17,6 @@ from domain.notifications import (
     ChannelName,
     DeliveryStatus,
     NewSubscription,
-    Notice,
     SubscriptionStatus,
     shorten_target,
 )
@@ -41,23 +37,12 @@ def _subscription(row: asyncpg.Record | None) -> Subscription | None:
     return Subscription(**dict(row)) if row else None
 
 
-async def _change(
-    pool: Pool, tenant: str, by: str, action: str, statement: str, *values: object, inputs: str | None = None
-) -> asyncpg.Record | None:
-    """Make a change and write its audit entry: notifications are part of supervision, so every change is recorded."""
-    async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(statement, tenant, *values)
-        if row is not None:
-            await audit.append(connection, tenant, TENANT, by, action, subject=row["name"], inputs=inputs)
-    return row
-
-
 async def create_subscription(
     pool: Pool, tenant: str, new: NewSubscription, secret: str | None, created_by: str, keys: KeyRing
 ) -> Subscription | None:
     """Create a subscription; None if the name is taken."""
     subscription_id = new_id()
-    row = await _change(
+    row = await audit.change(
         pool,
         tenant,
         created_by,
@@ -101,7 +86,7 @@ async def remove_subscription(pool: Pool, tenant: str, subscription_id: str, by:
                                     FROM gone WHERE d.tenant = gone.tenant AND d.subscription_id = gone.id
                                      AND d.status = 'pending')
                    SELECT name FROM gone"""
-    return await _change(pool, tenant, by, "unsubscribe", statement, subscription_id) is not None
+    return await audit.change(pool, tenant, by, "unsubscribe", statement, subscription_id) is not None
 
 
 async def rotate_secret(
@@ -113,21 +98,20 @@ async def rotate_secret(
                      WHERE tenant = $1 AND id = $2 AND secret IS NOT NULL RETURNING {_SUBSCRIPTION_COLUMNS}"""
     sealed = _seal(keys, tenant, subscription_id, secret)
     return _subscription(
-        await _change(pool, tenant, by, "rotate_secret", statement, subscription_id, sealed, ROTATION_HOURS)
+        await audit.change(pool, tenant, by, "rotate_secret", statement, subscription_id, sealed, ROTATION_HOURS)
     )
 
 
 async def enable_subscription(pool: Pool, tenant: str, subscription_id: str, by: str) -> Subscription | None:
     statement = f"""UPDATE subscriptions SET status = 'active', failing_since = NULL, last_error = NULL
                      WHERE tenant = $1 AND id = $2 RETURNING {_SUBSCRIPTION_COLUMNS}"""
-    return _subscription(await _change(pool, tenant, by, "enable_subscription", statement, subscription_id))
+    return _subscription(await audit.change(pool, tenant, by, "enable_subscription", statement, subscription_id))
 
 
 # The outbox: one row for each event and subscription, written with the event. Each has a lane, whose
 # workflow sends them one at a time, in the order of their numbers.
 
 
-CHANNEL = "deliveries"  # NOTIFY without a payload: a delivery is due
 _COLUMNS = """id, subscription_id, event, session_id AS task_id, status, attempts, last_error, next_at, created_at,
               delivered_at"""
 # the receiver of a delivery is a subscription, or a connector for replies
@@ -144,7 +128,6 @@ class Job(BaseModel):
     seq: int | None  # of the event in its session
     body: str
     begun_at: datetime  # when it was due
-    wait_s: float  # until its next attempt, as planned after the last one; 0: none is planned
     subscription: SubscriptionStatus | None  # None: it was removed
     channel: ChannelName | None
     target: str = Field(default="", repr=False)
@@ -170,7 +153,6 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
 async def load_first(pool: Pool, tenant: str, lane: str, keys: KeyRing) -> Job | None:
     """The data for an attempt of the first delivery that waits in a lane, with address and secrets in plain text."""
     sql = f"""SELECT d.id, d.event, d.session_id, d.seq, d.body, d.begun_at, s.status AS subscription, s.channel,
-                    coalesce(extract(epoch FROM d.next_at - now()), 0) AS wait_s,
                     coalesce(s.target, '') AS target, d.subscription_id, k.kind AS connector, k.name, k.secrets,
                     array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
                FROM deliveries d {_RECEIVERS}
@@ -263,29 +245,15 @@ async def deliver_again(pool: Pool, tenant: str, delivery_id: str) -> Delivery |
     """Deliver again in a new row. None if the delivery does not exist, has no receiver any more, or lost its
     content."""
     row = await pool.fetchrow(
-        f"""WITH moved AS (
-                UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
-                 WHERE d.tenant = $1 AND d.id = $2 AND d.body <> ''
-                   AND (EXISTS (SELECT 1 FROM connectors k WHERE k.tenant = d.tenant AND k.id = d.subscription_id)
-                        OR EXISTS (SELECT 1 FROM subscriptions s WHERE s.tenant = d.tenant AND s.id = d.subscription_id
-                                      AND s.status = 'active')) RETURNING d.*)
-            SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS notified FROM moved""",
+        f"""UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
+             WHERE tenant = $1 AND id = $2 AND body <> ''
+               AND (EXISTS (SELECT 1 FROM connectors k WHERE k.tenant = d.tenant AND k.id = d.subscription_id)
+                    OR EXISTS (SELECT 1 FROM subscriptions s WHERE s.tenant = d.tenant AND s.id = d.subscription_id
+                                  AND s.status = 'active')) RETURNING {_COLUMNS}""",
         tenant,
         delivery_id,
     )
     return _read(row)
-
-
-async def put_notice(pool: Pool, tenant: str, subscription_id: str, notice: Notice) -> Delivery:
-    """A notice for one subscription that no event caused."""
-    sql = f"""WITH made AS (
-                  INSERT INTO deliveries (tenant, id, subscription_id, event, body)
-                  VALUES ($1, $2, $3, $4, $5) RETURNING *)
-              SELECT {_COLUMNS}, pg_notify('{CHANNEL}', '') AS notified FROM made"""
-    row = await pool.fetchrow(sql, tenant, new_id(), subscription_id, notice.type, notice.model_dump_json())
-    found = _read(row)
-    assert found is not None
-    return found
 
 
 async def forget_old_deliveries(pool: Pool, days: int) -> None:
@@ -293,16 +261,3 @@ async def forget_old_deliveries(pool: Pool, days: int) -> None:
     await pool.execute(
         "DELETE FROM deliveries WHERE status <> 'pending' AND created_at < now() - make_interval(days => $1)", days
     )
-
-
-async def listen(url: str, ring: Callable[[], None], name: str) -> None:
-    """Call back at once, and again whenever a delivery is due, until the connection is lost."""
-    lost = asyncio.Event()
-    connection = await asyncpg.connect(url, server_settings={"application_name": name})
-    try:
-        connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(CHANNEL, lambda *_: ring())
-        ring()
-        await lost.wait()
-    finally:
-        connection.terminate()

@@ -42,8 +42,8 @@ BEGIN
     END LOOP;
 
     -- Only through these functions does the API see other tenants or secrets of keys.
-    REVOKE EXECUTE ON FUNCTION use_key, find_connector, find_triggers, count_sessions FROM PUBLIC;
-    GRANT EXECUTE ON FUNCTION use_key, find_connector, find_triggers, count_sessions TO errand_api;
+    REVOKE EXECUTE ON FUNCTION use_key, find_connector, find_trigger, count_sessions FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION use_key, find_connector, find_trigger, count_sessions TO errand_api;
     GRANT SELECT (tenant, id, revoked_at, expires_at) ON api_keys TO errand_api;
     GRANT SELECT ON workers TO errand_api;
     GRANT SELECT, INSERT, DELETE ON signed_out_cookies TO errand_api;

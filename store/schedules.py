@@ -76,7 +76,7 @@ async def replace(
 ) -> Schedule | None:
     """Change a schedule; None if the name belongs to another one. The conversation stays."""
     sql = f"""UPDATE schedules SET name = $3, rules = $4, session = $5, prompt = $6, version = version + 1
-               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"""
+               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}, name"""
     given = rules.model_dump_json()
     values = (schedule_id, rules.name, given, session.model_dump_json(exclude_defaults=True), prompt)
     with contextlib.suppress(asyncpg.UniqueViolationError):
@@ -91,7 +91,7 @@ async def set_paused(
     """Pause or resume; resuming resets the count of failures."""
     sql = f"""UPDATE schedules SET paused = $3, pause_reason = $4, version = version + 1,
                                    failures = CASE WHEN $3 THEN failures ELSE 0 END
-               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"""
+               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}, name"""
     action = "pause_schedule" if paused else "resume_schedule"
     row = await audit.change(pool, tenant, by, action, sql, schedule_id, paused, reason if paused else None)
     return _read(row) if row else None
@@ -100,7 +100,7 @@ async def set_paused(
 async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule | None:
     """Delete a schedule; its runs and its conversation stay."""
     sql = f"""UPDATE schedules SET deleted_at = now(), version = version + 1
-               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"""
+               WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}, name"""
     row = await audit.change(pool, tenant, by, "delete_schedule", sql, schedule_id)
     return _read(row) if row else None
 

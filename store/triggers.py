@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 
 import asyncpg
-from errand.models import EventAccepted, ExternalEvent
+from errand.models import EventAccepted
 
-from domain.audit import TENANT
 from domain.channels import Address, ArrivingMessage
 from domain.conversations.requests import InboxKind
 from domain.events import EventRow, InputReceived
@@ -61,24 +60,16 @@ async def put_trigger(
     keys: KeyRing,
 ) -> EventTrigger:
     """Create a trigger, or change the one with this name, which keeps its id and its conversations."""
-    async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            f"""INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret, created_by)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-                ON CONFLICT (tenant, name) WHERE deleted_at IS NULL
-                DO UPDATE SET rules = $4, session = $5, prompt = $6, secret = $7
-                RETURNING {_COLUMNS}""",
-            tenant,
-            new_id(),
-            name,
-            rules.model_dump_json(exclude_unset=True),
-            session.model_dump_json(exclude_defaults=True) if session else None,
-            prompt,
-            keys.seal(secret, tenant, SEALED_FOR, name),
-            by,
-        )
-        assert row is not None
-        await audit.append(connection, tenant, TENANT, by, "put_trigger", subject=name, inputs=rules.model_dump_json())
+    sql = f"""INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret, created_by)
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+              ON CONFLICT (tenant, name) WHERE deleted_at IS NULL
+              DO UPDATE SET rules = $4, session = $5, prompt = $6, secret = $7
+              RETURNING {_COLUMNS}"""
+    given = rules.model_dump_json(exclude_unset=True)
+    run = session.model_dump_json(exclude_defaults=True) if session else None
+    values = (new_id(), name, given, run, prompt, keys.seal(secret, tenant, SEALED_FOR, name), by)
+    row = await audit.change(pool, tenant, by, "put_trigger", sql, *values, inputs=rules.model_dump_json())
+    assert row is not None
     return _read(row)
 
 
@@ -89,10 +80,10 @@ async def find_trigger(pool: Pool, tenant: str, name: str, keys: KeyRing) -> Sig
     return _read_signed(row, keys) if row else None
 
 
-async def triggers_of_any_tenant(pool: Pool, name: str, keys: KeyRing, limit: int) -> list[SignedTrigger]:
-    """The triggers that an event without a key may address: one by id, or one of each tenant by name."""
-    rows = await pool.fetch("SELECT * FROM find_triggers($1, $2)", name, limit)
-    return [_read_signed(row, keys) for row in rows]
+async def find_receiver(pool: Pool, name: str, keys: KeyRing) -> SignedTrigger | None:
+    """The trigger that an event without an API key addresses: by its id, or by its name in the default tenant."""
+    row = await pool.fetchrow("SELECT * FROM find_trigger($1)", name)
+    return _read_signed(row, keys) if row else None
 
 
 async def list_triggers(pool: Pool, tenant: str) -> list[EventTrigger]:
@@ -103,13 +94,10 @@ async def list_triggers(pool: Pool, tenant: str) -> list[EventTrigger]:
 
 
 async def remove_trigger(pool: Pool, tenant: str, name: str, by: str) -> None:
-    """Delete a trigger; its conversations and the list of its events stay."""
-    async with pool.acquire() as connection, connection.transaction():
-        sql = """UPDATE triggers SET deleted_at = now(), secret = '' WHERE tenant = $1 AND name = $2
-                    AND deleted_at IS NULL RETURNING id"""
-        gone = await connection.fetchval(sql, tenant, name)
-        if gone is not None:
-            await audit.append(connection, tenant, TENANT, by, "remove_trigger", subject=name)
+    """Delete a trigger; its conversations stay."""
+    sql = """UPDATE triggers SET deleted_at = now(), secret = '' WHERE tenant = $1 AND name = $2
+                AND deleted_at IS NULL RETURNING name"""
+    await audit.change(pool, tenant, by, "remove_trigger", sql, name)
 
 
 def _read_signed(row: asyncpg.Record, keys: KeyRing) -> SignedTrigger:
@@ -117,9 +105,6 @@ def _read_signed(row: asyncpg.Record, keys: KeyRing) -> SignedTrigger:
 
 
 # Rows of external events: each is written once, then decided. A lock on the key orders an event and a wait for it.
-
-
-_EVENT_COLUMNS = ", ".join(ExternalEvent.model_fields)
 
 
 @dataclass(frozen=True)
@@ -144,11 +129,12 @@ async def insert_event(connection: Connection, tenant: str, event: NewEvent) -> 
     return made is not None
 
 
-async def get_known(connection: Connection, tenant: str, event: NewEvent) -> ExternalEvent:
-    sql = f"SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2 AND event_id = $3"
+async def get_known(connection: Connection, tenant: str, event: NewEvent) -> EventAccepted:
+    sql = """SELECT event_id, outcome, session_id, conversation_id FROM external_events
+              WHERE tenant = $1 AND source = $2 AND event_id = $3"""
     row = await connection.fetchrow(sql, tenant, event.source, event.event_id)
     assert row is not None
-    return ExternalEvent(**row)
+    return EventAccepted(**row)
 
 
 async def record_decision(
@@ -167,14 +153,6 @@ async def record_decision(
     return EventAccepted(
         event_id=event.event_id, outcome=outcome.value, session_id=session_id, conversation_id=conversation_id
     )
-
-
-async def list_events(pool: Pool, tenant: str, source: str, limit: int) -> list[ExternalEvent]:
-    """The events, newest first."""
-    sql = f"""SELECT {_EVENT_COLUMNS} FROM external_events WHERE tenant = $1 AND source = $2
-               ORDER BY created_at DESC, event_id LIMIT $3"""
-    rows = await pool.fetch(sql, tenant, source, limit)
-    return [ExternalEvent(**row) for row in rows]
 
 
 async def forget_old_events(pool: Pool, days: int) -> None:
@@ -309,8 +287,7 @@ async def _receive(
 ) -> Receipt:
     tenant = trigger.tenant
     if not await insert_event(connection, tenant, event):
-        before = await get_known(connection, tenant, event)
-        return Receipt(EventAccepted(**before.model_dump(include=set(EventAccepted.model_fields))))
+        return Receipt(await get_known(connection, tenant, event))
     answered = await answer_wait(connection, tenant, event)
     if answered is not None:
         return Receipt(

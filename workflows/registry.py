@@ -57,21 +57,17 @@ class NotificationDelivery:
     @workflow.run
     async def run(self, start: DeliveryInput) -> DeliveryOutcome:
         workflow.upsert_search_attributes([TENANT.value_set(start.tenant)])
-        asked = start.asked
         while True:
             self._now = False  # this attempt answers all signals so far, also the one sent with the start
             outcome = await activity_calls.deliver(
-                DeliveryAttempt(
-                    tenant=start.tenant, lane=start.lane, span_s=start.span_s, now=workflow.now(), asked=asked
-                )
+                DeliveryAttempt(tenant=start.tenant, lane=start.lane, span_s=start.span_s, now=workflow.now())
             )
             if outcome.wait_s is None and not self._now:  # a signal says that there is more by now
                 break
             if outcome.wait_s:
                 await self._wait(outcome, outcome.wait_s)
-            asked = outcome.asked and self._now
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(start.model_copy(update={"asked": asked}))
+                workflow.continue_as_new(start)
         workflow.set_current_details(f"**{outcome.status}** {outcome.note}")
         return outcome
 

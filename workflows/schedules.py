@@ -1,5 +1,7 @@
 """Our schedules in Temporal: created, changed and removed to match their rows. Temporal computes the times."""
 
+import contextlib
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from temporalio import client as temporal
@@ -40,25 +42,21 @@ class ScheduleClient:
 
     async def put(self, schedule: Schedule) -> None:
         """Update Temporal's schedule from the row; a newer version that arrived before is left alone."""
-        wanted = self._build_schedule(schedule)
-        try:
-            if schedule.deleted_at is not None:
+        if schedule.deleted_at is not None:
+            with contextlib.suppress(UnknownError), _reached():
                 await self._handle(schedule.id).delete(rpc_timeout=WITHIN)
-                return
+            return
+        wanted = self._build_schedule(schedule)
+
+        def update_known(known: ScheduleUpdateInput) -> ScheduleUpdate | None:
+            newer = _version(known.description.schedule.state.note) > schedule.version
+            return None if newer else ScheduleUpdate(wanted)
+
+        with _reached():
             try:
                 await self._client.create_schedule(schedule_workflow_id(schedule.id), wanted, rpc_timeout=WITHIN)
             except ScheduleAlreadyRunningError:
-
-                def update_known(known: ScheduleUpdateInput) -> ScheduleUpdate | None:
-                    newer = _version(known.description.schedule.state.note) > schedule.version
-                    return None if newer else ScheduleUpdate(wanted)
-
                 await self._handle(schedule.id).update(update_known, rpc_timeout=WITHIN)
-        except (RPCError, RuntimeError) as error:
-            unknown = isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
-            if unknown and schedule.deleted_at is not None:
-                return
-            raise _unavailable(error) from error
 
     async def next_times(self, schedule_id: str, count: int = 5) -> list[datetime] | None:
         """None if Temporal does not answer, or does not know the schedule yet."""
@@ -71,7 +69,7 @@ class ScheduleClient:
     async def trigger(self, schedule: Schedule, at: datetime) -> None:
         """Start one tick at once, in addition to the regular ones; `at` is its key."""
         start = TickInput(tenant=schedule.tenant, schedule_id=schedule.id, at=at)
-        try:
+        with contextlib.suppress(WorkflowAlreadyStartedError), _reached():
             await self._client.start_workflow(
                 wire.TICK,
                 start,
@@ -82,18 +80,12 @@ class ScheduleClient:
                 priority=fair_priority(schedule.tenant),
                 rpc_timeout=WITHIN,
             )
-        except WorkflowAlreadyStartedError:
-            return
-        except (RPCError, RuntimeError) as error:
-            raise _unavailable(error) from error
 
     async def backfill(self, schedule_id: str, start: datetime, end: datetime) -> None:
         """Run the ticks of a past range now; ticks that already have a run do nothing."""
         span = ScheduleBackfill(start_at=start, end_at=end, overlap=ScheduleOverlapPolicy.ALLOW_ALL)
-        try:
+        with _reached():
             await self._handle(schedule_id).backfill(span, rpc_timeout=WITHIN)
-        except (RPCError, RuntimeError) as error:
-            raise _unavailable(error) from error
 
     async def is_due(self, schedule_id: str, after: datetime, until: datetime) -> bool:
         """Whether the schedule is due after the first time and not later than the second."""
@@ -173,7 +165,19 @@ def _version(note: str | None) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _unavailable(error: RPCError | RuntimeError) -> Exception:
-    if is_away(error) or (isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND):
-        return Unavailable("Temporal is unreachable, or does not know the schedule yet; try again shortly.")
-    return error
+class UnknownError(Unavailable):
+    """Temporal does not know the schedule, or not yet."""
+
+
+@contextlib.contextmanager
+def _reached() -> Iterator[None]:
+    """Raise what the caller may try again as such."""
+    try:
+        yield
+    except (RPCError, RuntimeError) as error:
+        detail = "Temporal is unreachable, or does not know the schedule yet; try again shortly."
+        if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+            raise UnknownError(detail) from error
+        if is_away(error):
+            raise Unavailable(detail) from error
+        raise

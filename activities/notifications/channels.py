@@ -5,7 +5,6 @@ import asyncio
 import json
 import smtplib
 import ssl
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from html import escape
 
 from activities.egress import Fetched, Fetcher, FetchError
 from connectors.connector import SenderPorts
-from domain.notifications import ChannelName, Notice, SendError, signature
+from domain.notifications import ChannelName, Notice, SendError, signed_headers
 
 TIMEOUT_S = 20.0  # of each exchange
 TOTAL_S = 60.0
@@ -71,13 +70,7 @@ def build_ports(fetcher: Fetcher, mail: MailServer | None, slack_url: str) -> Se
 
 async def send_webhook(fetcher: Fetcher, envelope: Envelope) -> None:
     """The Standard Webhooks convention: a stable id, a time per attempt, and a signature for each secret."""
-    now = int(time.time())
-    headers = {
-        "content-type": "application/json",
-        "webhook-id": envelope.id,
-        "webhook-timestamp": str(now),
-        "webhook-signature": signature(envelope.signing, envelope.id, now, envelope.body),
-    }
+    headers = signed_headers(envelope.signing, envelope.id, envelope.body)
     await post_accepted(fetcher, envelope.target, headers, envelope.body)
 
 
@@ -97,7 +90,6 @@ async def send_push(fetcher: Fetcher, envelope: Envelope) -> None:
     headers = {
         "content-type": "text/plain; charset=utf-8",
         "title": subject if subject.isascii() else Header(subject, "utf-8", maxlinelen=10_000).encode(),
-        "priority": "high" if notice.urgent else "default",
     }
     await post_accepted(fetcher, envelope.target, headers, notice.text.encode())
 

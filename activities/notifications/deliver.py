@@ -14,13 +14,11 @@ from domain.channels import ConnectorKind
 from domain.json_object import JsonObject
 from domain.notifications import (
     MOST_PATIENCE,
-    TEST,
     AttemptRecord,
     ChannelName,
     DeliveryAttempt,
     DeliveryOutcome,
     DeliveryStatus,
-    Notice,
     NotificationSubject,
     SendError,
     SubscriptionStatus,
@@ -48,8 +46,6 @@ class Deliver:
         job = await notifications.load_first(self._pool, attempt.tenant, attempt.lane, self._keys)
         if job is None:  # the result of an earlier attempt was lost, or it was removed
             return DeliveryOutcome()
-        if attempt.asked and job.wait_s > 0:  # there is more to send, but the receiver asked to wait
-            return DeliveryOutcome(id=job.id, status=DeliveryStatus.PENDING, wait_s=job.wait_s, asked=True)
         # since it was due: those that waited for another one need not take as long again
         pause = pause_after((attempt.now - job.begun_at).total_seconds(), attempt.span_s)
         if job.connector is None and (job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None):
@@ -91,7 +87,6 @@ class Deliver:
         if error is not None:
             status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
             pause = None if pause is None else max(pause, min(error.retry_after_s, MOST_PATIENCE))
-        asked = error is not None and error.retry_after_s > 0
         info = activity.info()
         status = await notifications.record_attempt(
             self._pool,
@@ -107,7 +102,7 @@ class Deliver:
         )
         note = str(error)[:200] if error else ""
         if status is DeliveryStatus.PENDING:
-            return DeliveryOutcome(id=job.id, status=status, note=note, wait_s=pause, asked=asked)
+            return DeliveryOutcome(id=job.id, status=status, note=note, wait_s=pause)
         return await self._done(attempt, job, status, note)
 
     async def _done(self, attempt: DeliveryAttempt, job: Job, status: DeliveryStatus, note: str) -> DeliveryOutcome:
@@ -128,10 +123,7 @@ class NotDueError(Exception):
 
 
 async def response_event(pool: Pool, tenant: str, job: Job) -> bytes:
-    if job.session_id is None:
-        assert job.event == TEST
-        return _event(job.id, TEST, Notice.model_validate_json(job.body).seconds, {})
-    session = await sessions.get(pool, tenant, job.session_id)
+    session = await sessions.get(pool, tenant, job.session_id) if job.session_id else None
     if session is None:
         raise NotDueError("The task was removed.")
     first = (await face_requests.of_session(pool, tenant, FACE, session.id)).get(1)

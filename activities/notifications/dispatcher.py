@@ -17,7 +17,7 @@ from workflows.ui import fair_priority
 
 log = logging.getLogger("errand.worker")
 
-PAUSE_SECONDS = 1.0  # before the next try, when the database or Temporal was unreachable
+PAUSE_SECONDS = 0.5  # between two looks
 OVERDUE_SECONDS = 120.0
 START_WITHIN = timedelta(seconds=5)
 
@@ -28,38 +28,17 @@ class Dispatcher:
         self._client = client
         self._queue = task_queue
         self._span_s = span_s
-        self._waiting = asyncio.Event()
 
-    async def run(self, url: str, name: str) -> None:
-        """Run until cancelled. A NOTIFY of the database is only a hint: a sweep finds missed deliveries."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen(url, name))
-            group.create_task(self._work())
-
-    async def _listen(self, url: str, name: str) -> None:
+    async def run(self) -> None:
+        """Look at the outbox again and again, until cancelled."""
         while True:
             try:
-                await notifications.listen(url, self._waiting.set, name)
+                await self.dispatch()
             except TRANSIENT_ERRORS:
                 pass
             except Exception:  # no error may end this loop: the worker learns of deliveries only here
-                log.exception("cannot listen for deliveries")
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _work(self) -> None:
-        while True:
-            await self._waiting.wait()
-            self._waiting.clear()
-            try:
-                done = await self.dispatch()
-            except TRANSIENT_ERRORS:
-                done = False
-            except Exception:
                 log.exception("could not dispatch")
-                done = False
-            if not done:
-                self._waiting.set()
-                await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def dispatch(self) -> bool:
         """Start all waiting deliveries; False if Temporal is unreachable. The ids of the workflows make a second start

@@ -1,47 +1,59 @@
 """/channels: messages of people on other services, by their address; /hooks: signed requests of services; /connectors:
 the services that reach agents. Changes of these need the right supervise."""
 
+import asyncio
+import contextlib
 import re
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from api.conversations import arrivals, control
-from api.conversations.arrivals import ChannelAccepted
+from api.conversations import control
+from api.conversations.bodies import stream_key
 from api.conversations.control import ResetDone
 from api.http import body as bodies
+from api.http import lookup
 from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter, Supervisor
 from api.http.body import accepts_json, check_input_length, check_text, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_conversation
-from api.http.problems import finding
+from api.http.problems import finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
-from api.routes.notifications import check_target
-from api.submission import rules
+from api.routes.notifications import EMAIL, check_target
+from api.submission import rules, submit
+from api.submission.submit import SessionPlace
 from connectors import CONNECTORS
 from connectors.connector import SignedRequest
 from domain.channels import (
     CONNECTOR_NAME,
     MAX_DEBOUNCE_MS,
     Address,
+    ArrivingMessage,
     ChannelMessage,
     ChannelRef,
     ConnectorConfig,
     ConnectorKind,
     ConnectorRules,
     ConnectorSecrets,
+    IncomingAnswer,
+    message_key,
 )
-from domain.errors import Conflict, Invalid, NotFound
-from domain.ids import current_tenant, is_id
+from domain.errors import Conflict, ErrandError, Invalid, NotFound
+from domain.ids import current_tenant, is_id, new_id
 from domain.json_object import JsonObject
+from domain.json_schema import fits, run_check
 from domain.notifications import ChannelName, new_secret, shorten_target
-from domain.task import Strict
+from domain.sessions.input_request import RequestKind, RequestStatus
+from domain.sessions.new_session import NewSession, Trigger
+from domain.task import Strict, TaskContext, TaskSpec, title_of
 from settings import Settings
-from store import addresses, connectors
+from store import addresses, channels, connectors, input_requests, sessions
+from store.channels import ChannelArrival
 from store.connectors import Hook
 from store.keys import Right
+from store.sessions import SessionRow
 
 router = APIRouter(tags=["channels"])
 _json = [Depends(accepts_json)]
@@ -50,6 +62,7 @@ _CHALLENGE: JsonObject = {
     "description": "What the service asked to be sent back",
     "content": {"text/plain": {"schema": {"type": "string"}}},
 }
+_starts: set["asyncio.Task[None]"] = set()  # starts that wait; the event loop itself keeps only weak references
 # printable, because the token is sent as a header
 Secret = Annotated[str, StringConstraints(min_length=1, max_length=1_000, pattern=r"^[!-~]+$")]
 
@@ -68,9 +81,8 @@ class ConnectorBody(Strict):
         default=0,
         ge=0,
         le=MAX_DEBOUNCE_MS,
-        description="a message waits so long for the next one, at most 10 s in all; they are answered together",
+        description="above 0: messages that wait are answered together, and a first one waits this long for others",
     )
-    merge: bool = Field(default=False, description="messages that wait for their turn are answered together")
 
 
 class ConnectorRecord(ConnectorConfig):
@@ -87,8 +99,16 @@ class ConnectorPage(BaseModel):
     items: list[ConnectorRecord]
 
 
-class AddressRecord(ChannelRef):
+class ChannelAccepted(BaseModel):
+    """The session that answers a message."""
+
     conversation_id: str
+    session_id: str | None = Field(description="null: it waits for the next message, as it is not to wake the agent")
+    stream_key: str | None
+    queued: bool = Field(description="it waits until the running session ends")
+    merged: bool = Field(description="a session that has not begun answers it together with earlier messages")
+    duplicate: bool = Field(description="this message was accepted before; nothing was changed")
+    answered: str | None = Field(default=None, description="the input request of the session that it answers")
 
 
 class HookAccepted(BaseModel):
@@ -99,6 +119,10 @@ class HookAccepted(BaseModel):
 def _check_length(value: object, settings: Settings) -> None:
     if isinstance(value, dict):
         check_input_length({"input": value.get("text")}, settings)
+
+
+def _address(channel: ChannelRef) -> Address:
+    return Address.channel(channel.connector, channel.channel_id, channel.user_id)
 
 
 def channel_ref(connector: str, channel_id: str, user_id: str) -> ChannelRef:
@@ -135,23 +159,11 @@ async def post_message(
     through the connector. If the agent has asked a question there, the next message answers it."""
     channel = channel_ref(connector, channel_id, user_id)
     found = await connector_of(call, connector)
-    address = Address.channel(connector, channel_id, user_id)
-    if (known := await addresses.find(call.pool, call.tenant, address)) is not None:
+    if (known := await addresses.find(call.pool, call.tenant, _address(channel))) is not None:
         await own_conversation(call, known)  # a key must not write for people whose conversation another key began
     route = f"POST /channels/{connector}/{channel_id}/{user_id}/messages"
     key = IdempotencyKey.of(call, route, body, idempotency_key)
-    return await arrivals.accept_message(call, found.connector, channel, body, key)
-
-
-@router.get(
-    "/channels/{connector}/{channel_id}/{user_id}",
-    dependencies=_json,
-    responses=problems(404, 422),
-    summary="Show the conversation of an address",
-)
-async def show_address(call: Reader, connector: str, channel_id: str, user_id: str) -> AddressRecord:
-    channel = channel_ref(connector, channel_id, user_id)
-    return AddressRecord(**channel.model_dump(), conversation_id=await conversation_at(call, channel))
+    return await _accept_message(call, found.connector, channel, body, key)
 
 
 @router.post(
@@ -163,15 +175,10 @@ async def show_address(call: Reader, connector: str, channel_id: str, user_id: s
 async def reset_address(call: Stopper, connector: str, channel_id: str, user_id: str) -> ResetDone:
     """For a connector's own reset command. The text of a message is never treated as a command here."""
     channel = channel_ref(connector, channel_id, user_id)
-    return await control.reset_conversation(call, await conversation_at(call, channel))
-
-
-async def conversation_at(call: Call, channel: ChannelRef) -> str:
-    address = Address.channel(channel.connector, channel.channel_id, channel.user_id)
-    found = await addresses.find(call.pool, call.tenant, address)
+    found = await addresses.find(call.pool, call.tenant, _address(channel))
     if found is None:
         raise NotFound("Nobody has written from this address.")
-    return found
+    return await control.reset_conversation(call, found)
 
 
 @router.post(
@@ -210,8 +217,8 @@ async def receive_hook(request: Request, services: ServicesDep, connector_id: st
         # a connector parses its own format, so that the checks of our JSON parser have not seen this text
         check_text(message.text, "/text")
         channel = channel_ref(hook.connector.name, message.channel_id, message.user_id)
-        accepted.append(await arrivals.accept_message(call, hook.connector, channel, message))
-    answered = [await arrivals.answer_request(call, hook.connector.name, one) for one in received.answers]
+        accepted.append(await _accept_message(call, hook.connector, channel, message))
+    answered = [await _answer_request(call, hook.connector.name, one) for one in received.answers]
     if received.response:
         return Response(received.response, 200, media_type="text/plain")
     shown = HookAccepted(accepted=accepted, answered=sum(answered))
@@ -225,11 +232,181 @@ def _caller(hook: Hook) -> Caller:
     return Caller(hook.tenant, rights, name=f"connector {hook.connector.name}")
 
 
+# A message of a channel: checked as a task of the connector's agent, accepted at its address, and started.
+
+
+async def _accept_message(
+    call: Call, connector: ConnectorConfig, channel: ChannelRef, body: ChannelMessage, key: IdempotencyKey | None = None
+) -> ChannelAccepted:
+    """Accept a message once. `key` identifies it if the service gave it no id."""
+    record = key.record("") if key else None
+    if connector.kind is ConnectorKind.EMAIL and not EMAIL.fullmatch(channel.user_id):
+        problem = finding("/user_id", "invalid_address", "must be one e-mail address", ["name@example.org"])
+        raise Invalid(
+            "Answers of this connector are sent to the user id, which is not an e-mail address.", errors=[problem]
+        )
+    task, session = await _session(call, connector, body)
+    message = ArrivingMessage(
+        key=message_key(body.message_id) if body.message_id else f"key/{record.key}" if record else new_id(),
+        text=task.opening,
+        author=channel.user_id,
+        visible=body.visible,
+        session=session,
+        files=task.files,
+        shown=task.shown.blocks,
+        idempotency=record,
+        live_quota=submit.live_quota(call),
+    )
+    if not body.wake:
+        return await _silent(call, channel, message)
+    # an answer is shown with its request, and an invisible message must be shown nowhere
+    if body.visible and (answered := await _answer_question(call, channel, body, message)) is not None:
+        arrived, request_id = answered
+        return _show(arrived, None if arrived.arrival.duplicate else request_id)
+    found = await channels.accept(call.pool, call.tenant, channel, message, merge=connector.debounce_ms > 0)
+    arrival = found.arrival
+    if arrival.refused is not None:
+        raise submit.refusal(arrival.refused) or Conflict()
+    assert arrival.session is not None
+    # the request that accepted the first one starts the session, or else a sweep
+    if not arrival.duplicate and not found.merged:
+        await _start(call, arrival.session, connector.debounce_ms / 1_000)
+    return _show(found)
+
+
+def _show(found: ChannelArrival, answered: str | None = None) -> ChannelAccepted:
+    session = found.arrival.session
+    assert session is not None
+    return ChannelAccepted(
+        conversation_id=session.conversation_id,
+        session_id=session.id,
+        stream_key=stream_key(session.id),
+        queued=not session.live and not session.status.terminal,
+        merged=found.merged,
+        duplicate=found.arrival.duplicate,
+        answered=answered,
+    )
+
+
+async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> ChannelAccepted:
+    if message.files:
+        raise Invalid("A silent message brings no files.", errors=[finding("/files", "excluded", "send them with one")])
+    conversation_id = await addresses.find(call.pool, call.tenant, _address(channel))
+    if conversation_id is None:
+        # a silent message opens no conversation, because nobody would ever see it there
+        raise Conflict("Nobody has written from this address: there is no conversation to enter silently.")
+    await lookup.open_conversation(call, conversation_id)
+    found = await channels.add_silent(call.pool, call.tenant, conversation_id, message)
+    return ChannelAccepted(
+        conversation_id=conversation_id,
+        session_id=None,
+        stream_key=None,
+        queued=True,
+        merged=False,
+        duplicate=found.arrival.duplicate,
+    )
+
+
+async def _session(call: Call, connector: ConnectorConfig, body: ChannelMessage) -> tuple[submit.Checked, NewSession]:
+    """The message as a task, and its session."""
+    # not validated again: ChannelMessage has checked the same limits
+    context = TaskContext.model_construct(files=body.files)
+    spec = TaskSpec.model_construct(agent=connector.agent, input=body.text, context=context)
+    with pointers_moved("/context", ""):
+        task = await submit.check_task(call, spec, schema=False)
+    place = SessionPlace(await_children=False, trigger=Trigger.CHANNEL)
+    session = submit.build_session(task, title_of(spec), place, call.caller.created_by)
+    channel = {"message_id": body.message_id, "thread": body.thread}
+    session = session.model_copy(update={"spec": {**session.spec, "channel": channel, "visible": body.visible}})
+    if not body.visible:
+        # titles are shown in lists, where the text must not appear
+        session = session.model_copy(update={"title": "(a message that is not shown)"})
+    return task, session
+
+
+async def _start(call: Call, session: SessionRow, delay_s: float) -> None:
+    """Start the session, after the time in which others may join it. If this process ends first, a sweep starts it."""
+    if not delay_s:
+        await call.services.starts.start(session)
+        return
+
+    async def later() -> None:
+        await asyncio.sleep(delay_s)
+        await call.services.starts.start(session)
+
+    task = asyncio.create_task(later())
+    _starts.add(task)
+    task.add_done_callback(_starts.discard)
+
+
+# Answers that people give to input requests in their channel, with a button or by a message.
+
+
+async def _answer_request(call: Call, connector: str, given: IncomingAnswer) -> bool:
+    """Answer a request of the conversation of exactly this address; False if it was already answered."""
+    pool, tenant = call.pool, call.tenant
+    address = ChannelRef(connector=connector, channel_id=given.channel_id, user_id=given.user_id)
+    request = await input_requests.get(pool, tenant, given.request_id) if is_id(given.request_id) else None
+    session = await sessions.get(pool, tenant, request.session_id) if request else None
+    if request is None or session is None or request.kind is RequestKind.EXTERNAL_EVENT:
+        raise NotFound("Nothing waits for an answer from this address.")
+    # Buttons carry the request's id, and a person could send another one: the same refusal as for an unknown id.
+    if await channels.of_conversation(pool, tenant, session.conversation_id) != address:
+        raise NotFound("Nothing waits for an answer from this address.")
+    if request.status is not RequestStatus.OPEN:
+        return False
+    with pointers_moved("/input", "/value"):
+        await control.check_answer(call.caller, request, given.value)
+    value = await control.seal_answer(call, session, request, given.value)
+    written = control.build_answer(call.caller, session, request, value)
+    # somebody else answered between the check and this write
+    if await input_requests.answer(pool, written) is not None:
+        return False
+    await control.signal_answer(call.services, session.id, request.id)
+    return True
+
+
+async def _answer_question(
+    call: Call, channel: ChannelRef, body: ChannelMessage, message: ArrivingMessage
+) -> tuple[ChannelArrival, str] | None:
+    """Let a message answer the oldest open question of its address and thread; returns the question. None if there is
+    none, or if the text does not fit it. Approvals are never given by a text."""
+    pool, tenant = call.pool, call.tenant
+    address = _address(channel)
+    request_id = await channels.find_open_question(pool, tenant, address, body.thread)
+    request = await input_requests.get(pool, tenant, request_id) if request_id else None
+    session = await sessions.get(pool, tenant, request.session_id) if request else None
+    if request is None or session is None or request.status is not RequestStatus.OPEN:
+        return None
+    schema = request.answer_schema
+    values = await run_check(_read_answer, schema, body.text) if schema is not None else [message.text]
+    if not values:
+        return None
+    await control.check_answer(call.caller, request, values[0])
+    written = control.build_answer(call.caller, session, request, values[0])
+    answered = await channels.answer_question(pool, address, message, session, written)
+    # the question was settled meanwhile, so that the message starts a turn instead
+    if answered is None:
+        return None
+    if not answered.arrival.duplicate:
+        await control.signal_answer(call.services, session.id, request.id)
+    return answered, request.id
+
+
+def _read_answer(schema: JsonObject, text: str) -> list[Any]:
+    """The text and its value as JSON, those that fit the schema."""
+    values: list[Any] = [text]
+    with contextlib.suppress(ErrandError):
+        values.append(parse_json(text.encode()))
+    return [one for one in values if fits(schema, one)]
+
+
 # /connectors: the services that reach agents. Changes need the right supervise.
 
 MOST = 100  # per tenant
 _CONNECTOR_EXAMPLE = {"kind": "webhook", "agent": "assistant", "target": "https://chat.example.org/errand"}
 _NAME = re.compile(CONNECTOR_NAME)
+_ONLY = {"target": ConnectorKind.WEBHOOK, "signing_secret": ConnectorKind.SLACK, "token": ConnectorKind.SLACK}
 
 
 @router.put(
@@ -290,20 +467,14 @@ async def connector_of(call: Call, name: str) -> Hook:
 
 
 def _check(call: Call, body: ConnectorBody) -> None:
-    if body.kind not in CONNECTORS:
-        raise _invalid("/kind", "not_available", "there is no such connector here")
     if body.kind is ConnectorKind.EMAIL and not call.settings.smtp_host:
         raise _invalid("/kind", "not_available", "no mail server is set")
-    if body.kind is not ConnectorKind.WEBHOOK and body.target:
-        raise _invalid(
-            "/target",
-            "excluded",
-            "only a webhook has one: Slack is where the operator says, and e-mail goes to the user id of the channel",
-        )
+    # Slack is where the operator says, and e-mail goes to the user id of the channel
+    for name, kind in _ONLY.items():
+        if getattr(body, name) and body.kind is not kind:
+            raise _invalid(f"/{name}", "excluded", f"only for connectors of the kind {kind}")
     if body.target:
         check_target(ChannelName.WEBHOOK, body.target, call.settings)
-    if body.kind is not ConnectorKind.SLACK and (body.signing_secret or body.token):
-        raise _invalid("/signing_secret", "excluded", "only Slack has its own secrets")
 
 
 def _secrets(body: ConnectorBody, known: Hook | None) -> tuple[ConnectorSecrets, str | None]:

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import re
 import socket
-from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -27,11 +26,9 @@ from domain.errors import Conflict, Invalid, NotAllowed, NotFound
 from domain.ids import is_id
 from domain.notifications import (
     SIGNED,
-    TEST,
     ChannelName,
     DeliveryStatus,
     NewSubscription,
-    Notice,
     new_secret,
 )
 from domain.policy.addresses import public
@@ -56,7 +53,7 @@ _ANSWER = {
 }
 _EXAMPLE = {"name": "ops", "channel": "webhook", "target": "https://hooks.example.org/errand"}
 LONGEST_URL = 2_048
-_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _URL = re.compile(r"[!-~]+")  # international names are written as xn--…
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*|[0-9a-f:.]+")
 _LOCAL = ("localhost", "local", "internal", "localdomain", "home.arpa")
@@ -223,18 +220,6 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> models.
     return made
 
 
-@json_router.post(
-    "/subscriptions/{subscription_id}/test",
-    status_code=202,
-    responses=problems(403, 404),
-    summary="Send a test notice",
-)
-async def send_test_notice(call: Supervisor, subscription_id: str) -> models.Delivery:
-    found = await _find(call, subscription_id)
-    notice = Notice(type=TEST, timestamp=datetime.now(UTC).isoformat(), data={"name": found.name})
-    return await notifications.put_notice(call.pool, call.tenant, found.id, notice)
-
-
 async def _find(call: Call, subscription_id: str) -> models.Subscription:
     found = (
         await notifications.get_subscription(call.pool, call.tenant, subscription_id)
@@ -298,7 +283,7 @@ def check_target(channel: ChannelName, target: str, settings: Settings) -> None:
             raise _refuse_target(
                 "/channel", "not_available", "no mail server is set", [c for c in ChannelName if c is not channel]
             )
-        if not _EMAIL.fullmatch(target) or len(target) > 254:
+        if not EMAIL.fullmatch(target) or len(target) > 254:
             raise _refuse_target("/target", "invalid_address", "must be one e-mail address", ["name@example.org"])
         return
     try:

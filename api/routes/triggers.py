@@ -1,39 +1,58 @@
 """/triggers: events from outside that start an agent, or that agents wait for."""
 
+import hashlib
 import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Self
+from urllib.parse import parse_qs
 
 from errand import models
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.conversations import arrivals
+from api.conversations import control
 from api.http import body as bodies
 from api.http import lookup
 from api.http.auth import Call, Reader, ServicesDep, Supervisor
-from api.http.body import accepts_json, json_body
-from api.http.problems import finding, pointers_moved
+from api.http.body import accepts_json, decode_text, json_body, parse_json
+from api.http.problems import Unauthenticated, finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
+from api.services import Services
 from api.submission import submit
 from api.submission.submit import SessionPlace
-from domain.errors import Conflict, Invalid, NotFound
+from api.views.texts import compute
+from domain.errors import Conflict, Invalid, NotAllowed, NotFound
 from domain.ids import current_tenant
 from domain.missions import HoldKind, MissionStatus
 from domain.notifications import is_secret, new_secret
 from domain.sessions.new_session import NewSession, Trigger
+from domain.signatures import check_github, check_slack, check_standard_webhook
 from domain.task import TaskSpec, opening
-from domain.triggers import EMITTED, TRIGGER_NAME, EventTrigger, SignatureKind, TriggerRules
+from domain.triggers import (
+    EMITTED,
+    TRIGGER_NAME,
+    Condition,
+    EventTrigger,
+    ExternalEvent,
+    SignatureKind,
+    TriggerRules,
+    mark_untrusted,
+    render_key,
+)
 from store import missions, triggers
-from store.triggers import SignedTrigger
+from store.triggers import NewEvent, SignedTrigger
 
 router = APIRouter(tags=["triggers"])
 _json = [Depends(accepts_json)]
 MOST = 1_000  # per tenant
 # read into memory before the signature is checked, so that strangers can send this much
 MAX_EVENT_BYTES = 1_000_000
-SAME_NAME = 20  # most tenants whose triggers share one name
 _NAME = re.compile(TRIGGER_NAME)
+_TYPE = re.compile(r"[A-Za-z0-9._:/-]{1,100}")
+_ID = re.compile(r"[!-~]{1,200}")
 _EXAMPLE = {
     "signature": "github",
     "filter": [{"path": "type", "equals": "issues"}, {"path": "payload.action", "one_of": ["opened", "reopened"]}],
@@ -92,9 +111,6 @@ async def put_trigger(
     known = await triggers.find_trigger(call.pool, call.tenant, trigger, keys)
     if known is None and len(await triggers.list_triggers(call.pool, call.tenant)) >= MOST:
         raise Conflict(f"There may be at most {MOST} triggers.")
-    # each of them is tried when an event arrives, so that the last of too many would never get one
-    if known is None and len(await triggers.triggers_of_any_tenant(call.pool, trigger, keys, SAME_NAME)) == SAME_NAME:
-        raise Conflict(f"{SAME_NAME} tenants have a trigger of this name; choose another one.", type="name-taken")
     secret, shown = _secret(body, known)
     session, prompt = await _session(call, trigger, body)
     by = call.caller.created_by
@@ -111,20 +127,6 @@ async def list_triggers(call: Reader) -> models.TriggerPage:
 @router.get("/triggers/{trigger}", dependencies=_json, responses=problems(404), summary="Show a trigger")
 async def show_trigger(call: Reader, trigger: str) -> models.Trigger:
     return models.Trigger(**trigger_fields((await _find(call, trigger)).trigger))
-
-
-@router.get(
-    "/triggers/{trigger}/events",
-    dependencies=_json,
-    responses=problems(404, 422),
-    summary="List the events of a trigger and what they led to",
-)
-async def list_trigger_events(
-    call: Reader, trigger: str, limit: Annotated[int, Query(ge=1, le=200)] = 50
-) -> models.ExternalEventPage:
-    """Newest first."""
-    found = await _find(call, trigger)
-    return models.ExternalEventPage(items=await triggers.list_events(call.pool, call.tenant, found.trigger.id, limit))
 
 
 @router.delete(
@@ -150,23 +152,124 @@ async def remove_trigger(call: Supervisor, trigger: str) -> Response:
     summary="Receive a signed event",
 )
 async def receive_event(request: Request, services: ServicesDep, trigger: str) -> Response:
-    """The trigger is given by its name or id. The event carries no key: the secret of the trigger signs it. It answers
-    the session that waits for its key; otherwise it becomes a message to the trigger's agent, in which its text is
-    marked as data."""
-    candidates = await triggers.triggers_of_any_tenant(services.pool, trigger[:100], services.keys, SAME_NAME)
-    if not candidates:
+    """The trigger is given by its id or, in the tenant `default`, by its name. The event carries no key: the secret of
+    the trigger signs it. It answers the session that waits for its key; otherwise it becomes a message to the trigger's
+    agent, in which its text is marked as data."""
+    signed = await triggers.find_receiver(services.pool, trigger[:100], services.keys)
+    if signed is None:
         raise NotFound("There is no such trigger.")
     raw = await bodies.read_body(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
     headers = dict(request.headers)
-    signed = arrivals.find_signer(candidates, headers, raw)
-    # only after the signature: before it, nothing says which tenant the event belongs to
-    current_tenant.set(signed.trigger.tenant)
     kind = signed.trigger.rules.signature
-    event, event_id = arrivals.read_event(kind, headers, raw)
-    if (answer := arrivals.challenge(kind, event)) is not None:
+    try:
+        _verify(signed, headers, raw)
+    except NotAllowed as error:
+        raise Unauthenticated(error.detail, type="bad-signature") from None
+    # only after the signature: before it, nothing acts for the tenant
+    current_tenant.set(signed.trigger.tenant)
+    event, event_id = _read_event(kind, headers, raw)
+    if (answer := _challenge(kind, event)) is not None:
         return Response(answer, 200, media_type="text/plain")
-    accepted = await arrivals.accept_event(services, signed, event, event_id)
+    accepted = await _accept_event(services, signed.trigger, event, event_id)
     return Response(accepted.model_dump_json(), 202, media_type="application/json")
+
+
+def _verify(one: SignedTrigger, headers: Mapping[str, str], body: bytes) -> None:
+    kind = one.trigger.rules.signature
+    if kind is SignatureKind.GITHUB:
+        check_github(one.secret, headers, body)
+    elif kind is SignatureKind.SLACK:
+        check_slack(one.secret, headers, body, time.time())
+    else:
+        check_standard_webhook([one.secret], headers, body, time.time())
+
+
+def _read_event(kind: SignatureKind, headers: Mapping[str, str], body: bytes) -> tuple[ExternalEvent, str]:
+    """The event, and the key by which a repetition is recognised: only signed parts count, as others could be
+    changed."""
+    text = body
+    if headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        fields = parse_qs(decode_text(body)).get("payload", [])
+        if len(fields) != 1:
+            raise Invalid("A form needs the field payload.")
+        text = fields[0].encode(errors="replace")
+    payload = parse_json(text)
+    if kind is SignatureKind.GITHUB:
+        if not isinstance(payload, dict | list):
+            raise Invalid("An event is a JSON object or list.")
+        # GitHub signs neither the id nor the type of a delivery, so its key comes from the body
+        event = ExternalEvent(
+            id=_fitting(_ID, headers.get("x-github-delivery")),
+            type=_fitting(_TYPE, headers.get("x-github-event")),
+            payload=payload,
+        )
+        return event, hashlib.sha256(body).hexdigest()
+    if not isinstance(payload, dict):
+        raise Invalid("An event is a JSON object.")
+    if kind is SignatureKind.SLACK:
+        inner = payload.get("event")
+        event_type = inner.get("type") if isinstance(inner, dict) else payload.get("type")
+        event_id = _fitting(_ID, payload.get("event_id")) or hashlib.sha256(body).hexdigest()
+        return ExternalEvent(id=event_id, type=_fitting(_TYPE, event_type), payload=payload), event_id
+    event_id = _fitting(_ID, headers.get("webhook-id"))
+    if not event_id:
+        raise Invalid("The webhook-id has 1 to 200 visible ASCII characters.")
+    return ExternalEvent(id=event_id, type=_fitting(_TYPE, payload.get("type")), payload=payload), event_id
+
+
+async def fulfils(conditions: Sequence[Condition], event: ExternalEvent) -> bool:
+    """Whether all of them hold. One by one, beside the event loop, because a pattern can take a while."""
+    for condition in conditions:
+        if not await compute(partial(condition.holds, event)):
+            return False
+    return True
+
+
+async def _accept_event(
+    services: Services, trigger: EventTrigger, event: ExternalEvent, event_id: str
+) -> models.EventAccepted:
+    rules = trigger.rules
+    holds = await fulfils(rules.filter, event)
+    new = NewEvent(
+        source=trigger.id,
+        origin=trigger.name,
+        event_id=event_id,
+        type=event.type,
+        key=render_key(rules.correlation, event) if rules.correlation and holds else None,
+        text=mark_untrusted(event, f"trigger {trigger.name}", rules.template),
+    )
+    message = triggers.arriving_message(trigger, new, trigger.prompt) if holds else None
+    if message is not None:
+        # the session was prepared when the trigger was made, and values of the tenant may have changed since
+        session = await services.shared_variables.renew(services.pool, trigger.tenant, message.session)
+        message = message.model_copy(update={"session": session})
+    if rules.conversation_id is not None:
+        await missions.settle_of_conversation(services.pool, trigger.tenant, rules.conversation_id)
+    receipt = await triggers.receive(services.pool, trigger, new, message)
+    if receipt.refused is not None:
+        raise submit.refusal(receipt.refused) or Conflict()
+    if receipt.held is not None:
+        raise Conflict(f"The event was not accepted; send it again later: {receipt.held.text}.", type=receipt.held.kind)
+    # after the receipt is committed: a repetition of the event is answered from it, and a sweep starts what is left
+    if receipt.session is not None:
+        await services.starts.start(receipt.session)
+    if receipt.answered is not None:
+        await control.signal_answer(services, receipt.answered.session_id, receipt.answered.request_id)
+    assert receipt.accepted is not None
+    return receipt.accepted
+
+
+def _challenge(kind: SignatureKind, event: ExternalEvent) -> str | None:
+    """The challenge that Slack expects back when it checks the address."""
+    payload = event.payload
+    if kind is SignatureKind.SLACK and payload.get("type") == "url_verification":
+        # bounded, because this text of the sender is sent back as it came
+        return str(payload.get("challenge", ""))[:1_000]
+    return None
+
+
+def _fitting(pattern: "re.Pattern[str]", value: Any) -> str:
+    return value if isinstance(value, str) and pattern.fullmatch(value) else ""
 
 
 async def _find(call: Call, name: str) -> SignedTrigger:

@@ -96,15 +96,6 @@ def enable(api: Api, name: str, as_json: bool) -> None:
 @subscriptions.command()
 @click.argument("name")
 @remote
-def test(api: Api, name: str, as_json: bool) -> None:
-    """Send a test notification."""
-    sent = _request(api, name, "POST", "/test").body
-    emit(sent) if as_json else click.echo(sent["id"])
-
-
-@subscriptions.command()
-@click.argument("name")
-@remote
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Remove a subscription. Its undelivered notifications are dropped."""
     _request(api, name, "DELETE", "")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import click
-from errand.models import CreatedTrigger, ExternalEvent, ExternalEventPage, Trigger, TriggerPage
+from errand.models import CreatedTrigger, Trigger, TriggerPage
 
 from cli.api import Api, segment
 from cli.options import remote
@@ -20,7 +20,7 @@ def triggers() -> None:
     \b
     Examples:
       ./errand triggers add issues assistant "Sort this issue" --signature github --equals type=issues
-      ./errand triggers events issues
+      ./errand triggers show issues
     """
 
 
@@ -66,24 +66,9 @@ def show(api: Api, name: str, as_json: bool) -> None:
 
 @triggers.command()
 @click.argument("name")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
-@remote
-def events(api: Api, name: str, limit: int, as_json: bool) -> None:
-    """List the events of a trigger and what they led to, the latest first."""
-    answer = api.get(f"/triggers/{segment(name)}/events", limit=limit)
-    print_list(answer, as_json, ExternalEventPage, ["ARRIVED", "EVENT", "TYPE", "OUTCOME", "KEY", "TASK"], _event_row)
-
-
-def _event_row(item: ExternalEvent) -> list[str]:
-    arrived, led_to = item.created_at.isoformat(), item.session_id or ""
-    return [arrived, item.event_id[:20], item.type, item.outcome, item.key or "", led_to]
-
-
-@triggers.command()
-@click.argument("name")
 @remote
 def remove(api: Api, name: str, as_json: bool) -> None:
-    """Remove a trigger. Its conversations and the list of its events stay."""
+    """Remove a trigger. Its conversations stay."""
     api.request("DELETE", f"/triggers/{segment(name)}")
     emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 

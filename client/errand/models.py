@@ -1115,15 +1115,3 @@ class EventAccepted(Model):
     outcome: Literal["accepted", "delivered", "filtered", "kept"]
     session_id: str | None = Field(default=None, description="the session that it became, or that waited for it")
     conversation_id: str | None = None
-
-
-class ExternalEvent(EventAccepted):
-    """An event that a trigger accepted."""
-
-    type: str
-    key: str | None = Field(description="by which a wait finds it")
-    created_at: datetime
-
-
-class ExternalEventPage(Model):
-    items: list[ExternalEvent]

@@ -63,7 +63,6 @@ BEGIN
                         OR coalesce(c.routed IN (sub.name, sub.channel), false)
                END
          ORDER BY e.ordinality;
-        IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;
     END IF;
     PERFORM send_replies(p_events);
     FOR t, n IN SELECT e.tenant, count(*) FROM jsonb_populate_recordset(NULL::new_notice, p_events) e GROUP BY 1 ORDER BY 1 LOOP

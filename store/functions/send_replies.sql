@@ -37,5 +37,4 @@ BEGIN
        AND (e.type <> 'task_completed' OR btrim(s.output, E' \n\r\t') IS DISTINCT FROM (task.schedule).silent_reply)
        AND (k.kind <> 'webhook' OR k.target <> '')
      ORDER BY e.ordinality;
-    IF FOUND THEN PERFORM pg_notify('deliveries', ''); END IF;
 END $$;

@@ -621,8 +621,7 @@ CREATE TABLE connectors (
     agent       text        NOT NULL,
     target      text        NOT NULL,              -- what people see of where answers are sent
     secrets     text        NOT NULL,              -- encrypted JSON: target, signing, token
-    debounce_ms integer     NOT NULL,              -- a message waits so long for others, to be answered together
-    merge       boolean     NOT NULL,              -- messages that wait are answered together
+    debounce_ms integer     NOT NULL,              -- above 0: messages that wait are answered together, and a first waits so long
     created_by  text        NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, name)
@@ -728,7 +727,6 @@ CREATE TABLE triggers (
     PRIMARY KEY (tenant, id)
 );
 CREATE UNIQUE INDEX triggers_by_name ON triggers (tenant, name) WHERE deleted_at IS NULL;
-CREATE INDEX triggers_of_any_tenant ON triggers (name) WHERE deleted_at IS NULL;
 
 -- Events that arrived, or that agents emitted.
 CREATE TABLE external_events (

@@ -166,7 +166,7 @@ class SubscribeEventsInput(ToolInput):
     pattern: str = Field(
         max_length=MAX_CHARS,
         pattern=EVENT_PATTERN,
-        description="Which events: build:*:done; * is any one part, ** at the end any further parts.",
+        description="Which events: build:*:done; * is any one part.",
     )
     subscribe: bool = Field(True, description="false: no longer.")
 

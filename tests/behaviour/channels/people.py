@@ -68,6 +68,10 @@ class Service:
         accepted: dict[str, Any] = answer.json()
         return accepted
 
+    async def reset(self, user: str = "ann") -> httpx2.Response:
+        """Reset an address; 404 if nobody has written from it."""
+        return await self.stack.http.post(f"/channels/{self.name}/room/{user}/reset")
+
     async def signed(
         self, body: Any, *, message_id: str = "", at: int | None = None, secret: str = ""
     ) -> httpx2.Response:

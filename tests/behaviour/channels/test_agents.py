@@ -11,8 +11,8 @@ from store import conversations, keys, runs
 from store.keys import Right
 from store.sessions import SessionRow
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import HANG, Gate, chain, say
-from tests.support.stack import Stack, eventually, of_type
+from tests.behaviour.conversations.talk import Gate, chain, say
+from tests.support.stack import Stack, eventually
 
 TOOLS = ["start_background_agent", "send_agent_message", "ask_agent", "list_files", "wait_for"]
 
@@ -68,22 +68,6 @@ async def test_a_background_agent_reports_to_its_parent_which_answers_its_people
     [thread] = [one for one in shown if one["parent_thread_id"]]
     assert (thread["name"], thread["state"], thread["pending"]) == ("digger", "idle", 0)
     assert thread["parent_thread_id"] == said["conversation_id"] and thread["updated_at"]
-
-
-async def test_a_report_is_sent_to_the_thread_where_its_work_began(front: Service) -> None:
-    """This holds even if the person wrote in another thread since then, and for failures too."""
-    gate = Gate()
-    broken = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
-    for user, prompt in (("report", chain([gate.call], send(say("the report")), last="done")), ("fails", broken)):
-        began = await front.say(chain(background(prompt), last="1"), user=user, thread="t1", message_id="m1")
-        await front.ended(began["session_id"])
-        later = await front.say(say("2"), user=user, thread="t2", message_id="m2")
-        await front.ended(later["session_id"])
-    gate.open()
-    found = [one.json["data"] for one in await front.replies(6)]
-    for user in ("report", "fails"):
-        sent = [(one["thread"], one["in_reply_to"]) for one in found if one["user_id"] == user]
-        assert len(sent) == 3 and {*sent} == {("t1", "m1"), ("t2", "m2"), ("t1", None)}
 
 
 async def test_a_report_waits_for_a_session_that_answers_in_another_thread(front: Service) -> None:
@@ -288,16 +272,6 @@ async def test_without_a_target_a_message_goes_to_the_most_recent_foreground_age
     assert await outside("to nobody", foreign) == "no recent foreground agent"
 
 
-async def test_messages_to_nobody_and_to_oneself_are_errors(front: Service) -> None:
-    said = await front.say(say("x"), user="self")
-    await front.ended(said["session_id"])
-    own = said["conversation_id"]
-    asked = [("ask_agent", {"agent_id": own, "prompt": "x"})]
-    again = await front.say(chain(send("x", agent_id=new_id()), send("x", agent_id=own), asked), user="self")
-    output = (await front.ended(again["session_id"])).output or ""
-    assert "There is no agent" in output and output.count("That is you") == 2
-
-
 @pytest.mark.proves("S2-B06")
 async def test_an_agent_asks_another_and_gets_its_reply(front: Service) -> None:
     other = await front.say(say("x"), user="expert")
@@ -311,34 +285,6 @@ async def test_an_agent_asks_another_and_gets_its_reply(front: Service) -> None:
     said = await front.say(chain(*asks), user="asker")
     output = (await front.ended(said["session_id"])).output or ""
     assert "forty-two" in output and "That is you" in output
-
-
-@pytest.mark.parametrize("status", ["cancelled", "failed"])
-async def test_an_agent_that_was_asked_and_stopped_is_an_error_with_its_output_so_far(
-    front: Service, status: str
-) -> None:
-    other = await front.say(say("x"), user=f"stopped-{status}")
-    await front.ended(other["session_id"])
-    breaks = f"{chain([('list_files', {})], text='Half.')} [[fault:400 at=3 times=always]]"
-    prompt = HANG if status == "cancelled" else breaks
-    ask = [("ask_agent", {"agent_id": other["conversation_id"], "prompt": prompt})]
-    said = await front.say(chain(ask), user=f"asker-{status}")
-
-    async def begun() -> str | None:
-        rows = await front.rows(other["conversation_id"])
-        return rows[1].id if len(rows) > 1 else None
-
-    stopped = await eventually(begun, what="the agent is asked")
-    if status == "cancelled":
-        await front.stack.seen(stopped, "message_delta")
-        await front.stack.cancel(stopped)
-    row = await front.ended(stopped)
-    text = (await front.ended(said["session_id"])).output or ""
-    assert row.status == status and row.output
-    assert text.startswith(f"The agent (agent_id: {other['conversation_id']}) failed: ")
-    assert text.endswith(f"\n\nUntil then it said:\n{row.output}")
-    [returned] = of_type(await front.stack.events(said["session_id"]), "tool_returned")
-    assert returned["state"] == "failed"
 
 
 @pytest.mark.proves("S2-B04")
@@ -374,24 +320,3 @@ async def test_a_silent_message_is_read_with_the_next_one(front: Service) -> Non
     assert (await front.ended(fourth["session_id"])).output == "four"
     assert str(await front.stack.nodes(third["session_id"])).count(kept) == 1
     assert kept not in str(await front.stack.nodes(fourth["session_id"]))
-
-
-async def test_a_chat_agent_sends_a_scout_and_passes_on_its_report(service: Service) -> None:
-    await service.put(service.name, agent="concierge", target=f"{service.receiver.url}/in")
-    file_id = (await service.stack.http.post("/files?name=menu.txt", content=b"soup")).json()["file_id"]
-    body = {"channel_id": "room", "user_id": "ann", "text": "What is on the menu?", "message_id": "m1"}
-    accepted = await service.signed({**body, "files": [file_id]})
-    assert accepted.status_code == 202, accepted.text
-    news = "News from my scout: What is on the menu? I found 1 file in the workspace: menu.txt."
-
-    async def reported() -> bool:
-        return bool(service.receiver.at("/in")) and service.receiver.at("/in")[-1].json["data"]["text"] == news
-
-    await eventually(reported, what="the scout's report reaches the person")
-    replies = [reply.json["data"] for reply in service.receiver.at("/in")]
-    # if the scout is faster than the first answer, that answer contains its report
-    assert [one["text"] for one in replies[:-1]] in ([], ["I have sent a scout to look into it and will write again."])
-    assert {(one["channel_id"], one["user_id"]) for one in replies} == {("room", "ann")}
-    rows = await service.rows(replies[0]["conversation_id"])
-    assert [row.agent for row in rows if row.spawned_by] == ["scout"]
-    assert all(row.status == "completed" for row in [await service.ended(row.id) for row in rows])

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from functools import partial
 from typing import Any
 
 import pytest
@@ -128,44 +127,6 @@ async def test_a_reply_that_fails_permanently_makes_way_with_a_notice(service: S
     await stack.http.delete(f"/subscriptions/{made['id']}")
 
 
-async def test_replies_that_waited_for_one_that_failed_do_not_take_as_long_again(service: Service) -> None:
-    service.receiver.answers["/in"] = ["500 Oh"]
-    first, *_ = await said_in_order(service, "one", "two", "three")
-    await service.replies(1)
-    await Subscribers(service.stack).pass_time(lane(service, first), hours=73)
-    query = "SELECT status FROM deliveries WHERE conversation_id = $1"
-
-    async def failed() -> bool:
-        rows = await service.stack.pool.fetch(query, first["conversation_id"])
-        return [row["status"] for row in rows] == ["failed"] * 3
-
-    await eventually(failed, what="all three have failed")
-    sent = texts(service.receiver.at("/in"))
-    assert (sent.count("two"), sent.count("three")) == (1, 1)
-
-
-async def test_another_reply_does_not_cut_the_wait_that_the_receiver_asked_for(service: Service) -> None:
-    service.receiver.answers["/in"] = ["429 Too Many Requests\r\nRetry-After: 7000", "204 No Content"]
-    [first] = await said_in_order(service, "one")
-    await service.replies(1)
-
-    async def attempts() -> int:
-        events = (await lane(service, first).fetch_history()).events
-        return sum(event.HasField("activity_task_completed_event_attributes") for event in events)
-
-    async def looked(times: int) -> bool:
-        return await attempts() >= times
-
-    for times, text in ((2, "two"), (3, "three")):
-        await eventually(partial(looked, times - 1), what="the attempt before has ended")
-        await said_in_order(service, text)
-        await eventually(partial(looked, times), what="the lane has noticed the reply")
-    assert texts(service.receiver.at("/in")) == ["one"]
-    [waiting] = (await service.stack.http.get("/deliveries", params={"task_id": first["session_id"]})).json()["items"]
-    assert (await service.stack.http.post(f"/deliveries/{waiting['id']}/resend")).status_code == 202
-    assert texts(await service.replies(4)) == ["one", "one", "two", "three"]
-
-
 @pytest.mark.exactly_once
 async def test_replies_stay_in_order_though_the_worker_is_killed_while_it_sends(service: Service) -> None:
     stack, service.receiver.held = service.stack, asyncio.Event()
@@ -180,7 +141,7 @@ async def test_replies_stay_in_order_though_the_worker_is_killed_while_it_sends(
 
 
 async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside(service: Service) -> None:
-    service.receiver.answers["/in"] = ["429 Too Many Requests\r\nRetry-After: 7000", "204 No Content"]
+    service.receiver.answers["/in"] = ["500 Oh"]
     first, *_ = await said_in_order(service, "one", "two", "three")
 
     async def failed() -> bool:
@@ -189,6 +150,7 @@ async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside
 
     await eventually(failed, what="the first attempt is recorded")
     await lane(service, first).terminate("a test")
+    service.receiver.answers.clear()
     await service.stack.pool.execute(
         "UPDATE deliveries SET begun_at = now() - interval '1 hour', next_at = NULL WHERE conversation_id = $1",
         first["conversation_id"],
@@ -196,16 +158,11 @@ async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside
     stranded = await notifications.find_stranded(service.stack.pool, 120.0)
     assert [one.lane for one in stranded if one.lane == first["conversation_id"]] == [first["conversation_id"]]
     await service.stack.sweep()
-    found = texts(await service.replies(4))
-    assert found[-3:] == ["one", "two", "three"]
 
+    async def arrived() -> bool:
+        return texts(service.receiver.at("/in"))[-3:] == ["one", "two", "three"]
 
-async def test_a_failure_is_reported_to_the_person(service: Service) -> None:
-    said = await service.say("[[fault:auth times=always]]")
-    await service.ended(said["session_id"])
-    [reply] = await service.replies(1)
-    assert reply.json["data"]["text"].startswith("This could not be answered: ")
-    assert reply.json["data"]["status"] == "failed"
+    await eventually(arrived, what="all arrive in order")
 
 
 @pytest.mark.proves("S2-B23")
@@ -240,7 +197,7 @@ async def test_bad_signatures_and_old_requests_are_refused(service: Service) -> 
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:errand:problem:bad-signature"), answer.text
     assert (await service.stack.http.post(f"/hooks/{new_id()}", json=body)).status_code == 404
     assert (await service.signed("no object")).status_code == 422
-    assert (await service.stack.http.get(f"/channels/{service.name}/room/eve")).status_code == 404
+    assert (await service.reset("eve")).status_code == 404
 
 
 async def test_connectors_are_checked_listed_changed_and_removed(service: Service) -> None:
@@ -300,4 +257,4 @@ async def test_a_message_that_is_too_long_is_refused(service: Service) -> None:
         await service.signed({"channel_id": "room", "user_id": "long", "text": text}),
     ):
         assert (refused.status_code, refused.json()["type"]) == (413, "urn:errand:problem:input-too-long")
-    assert (await service.stack.http.get(f"/channels/{service.name}/room/long")).status_code == 404
+    assert (await service.reset("long")).status_code == 404

@@ -15,7 +15,6 @@ from settings import ROOT
 from store import resets
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import chain, say
-from tests.behaviour.schedules.clock import create, fired
 
 
 @pytest.mark.proves("S2-13", "S2-B02")
@@ -26,7 +25,7 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
     await service.ended(first["session_id"])
     running = await service.say("[[script:say words=100 delay=0.2]] canary-running")
     queued = await service.say(f"{say('two')} canary-queued", message_id="q1")
-    await service.put(service.name, target=f"{service.receiver.url}/in", merge=True)
+    await service.put(service.name, target=f"{service.receiver.url}/in", debounce_ms=1)
     assert (await service.say("canary-joined", message_id="q2"))["session_id"] == queued["session_id"]
     assert (await service.say("canary-last"))["merged"]
     await stack.seen(running["session_id"], "message_delta")
@@ -73,17 +72,6 @@ async def test_a_reset_is_completed_though_its_api_dies(service: Service) -> Non
     assert [reply.json["data"]["text"] for reply in await service.replies(1)] == ["three"]
 
 
-async def test_a_forked_run_reads_nothing_from_before_a_reset(service: Service) -> None:
-    said, tag = await service.say(f"{say('one')} canary-before"), new_id()
-    await service.ended(said["session_id"])
-    forked = await create(service.stack, f"{say('two')} {tag}", conversation_id=said["conversation_id"], context="fork")
-    await service.stack.http.post(f"/conversations/{said['conversation_id']}/reset")
-    run = await fired(service.stack, forked["id"])
-    assert run["status"] == "completed" and run["conversation_id"] != said["conversation_id"]
-    requests = await _asked(service, tag)
-    assert requests and "canary" not in str(requests)
-
-
 @pytest.mark.proves("S2-B09")
 @pytest.mark.parametrize("damage", ["DELETE FROM messages WHERE {}", "UPDATE messages SET body = '{{broken' WHERE {}"])
 async def test_lost_history_resets_the_conversation_and_the_person_is_notified(service: Service, damage: str) -> None:
@@ -116,25 +104,6 @@ async def _asked(service: Service, text: str) -> list[object]:
     return list(found.json()["requests"])
 
 
-async def test_descriptor_and_state_are_shown(service: Service) -> None:
-    http = service.stack.http
-    said = await service.say(say("x"), user="a b")
-    await service.ended(said["session_id"])
-    await http.post(f"/conversations/{said['conversation_id']}/reset")
-    # the schedule does not change the descriptor of the person's conversation
-    later = await create(service.stack, conversation_id=said["conversation_id"])
-    shown = (await http.get(f"/conversations/{said['conversation_id']}")).json()
-    await http.delete(f"/schedules/{later['id']}")
-    identity = {"connector": service.name, "channel_id": "room", "user_id": "a b"}
-    assert shown["descriptor"] == {"type": "channel", "identity": identity}
-    state = shown["state"]
-    assert state["agent"] == "tester" and state["models"] and state["routing"] == {**identity, "thread": None}
-    assert [marker["kind"] for marker in state["markers"]] == ["start", "reset"] and state["generation"] == 1
-    task = await service.stack.run(say("x"))
-    shown = (await http.get(f"/conversations/{task['task_id']}")).json()
-    assert shown["descriptor"] == {"type": "task", "identity": {"id": task["task_id"]}}
-
-
 @pytest.mark.proves("S2-14")
 async def test_slash_commands_are_text(service: Service) -> None:
     first = await service.say(say("x"), user="slash")
@@ -143,16 +112,6 @@ async def test_slash_commands_are_text(service: Service) -> None:
         said = await service.say(text, user="slash")
         row = await service.ended(said["session_id"])
         assert row.generation == 0 and row.parent_session_id and row.spec["input"] == text
-
-
-async def test_reset_of_an_unknown_or_terminated_conversation_is_refused(service: Service) -> None:
-    http = service.stack.http
-    assert (await http.post(f"/conversations/{new_id()}/reset")).status_code == 404
-    assert (await http.post(f"/channels/{service.name}/room/nobody/reset")).status_code == 404
-    said = await service.say(say("x"), user="end")
-    await http.post(f"/conversations/{said['conversation_id']}/terminate")
-    refused = await http.post(f"/conversations/{said['conversation_id']}/reset")
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
 
 
 @pytest.mark.proves("S2-08")

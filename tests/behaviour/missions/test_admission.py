@@ -205,32 +205,6 @@ async def test_message_to_a_subagent_is_not_held_back_by_a_pause_that_ends_at_th
     assert await agents.pool.fetchval("SELECT wake FROM inbox WHERE id = $1", message.id)
 
 
-async def test_isolated_runs_respect_the_pause_and_the_end_of_their_mission(agents: Stack) -> None:
-    mark = new_id()
-    listen = calls(("subscribe_events", {"pattern": f"b:{mark}"}))
-    made = await create(agents, context="isolated", task={"agent": "mate", "input": listen})
-    first = await finished(agents, made)
-    apart = first["conversation_id"]
-    assert apart != made["conversation_id"]
-    await agents.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})
-    emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
-    assert emitted.endswith("It reached 1 agent.") and all("the mission is paused: holiday" in one for one in refused)
-    late = await turn(agents, apart, "more")
-    assert (late.status_code, late.json()["type"]) == (409, f"{PROBLEM}mission-paused"), late.text
-    assert await sessions_of(agents, apart) == [first["task_id"]]
-    await agents.http.post(f"/schedules/{made['id']}/resume")
-    await results(agents, calls(("emit_event", {"name": f"b:{mark}", "data": {}})))
-    assert len(await sessions_of(agents, apart)) == 2  # an agent that may run is woken
-    await agents.http.delete(f"/schedules/{made['id']}")
-    emitted, *refused = await results(agents, reach(apart, f"b:{mark}"))
-    assert emitted.endswith("It reached 0 agents.") and all("the mission has ended" in one for one in refused)
-    late = await turn(agents, apart, "more")
-    assert (late.status_code, late.json()["type"]) == (409, f"{PROBLEM}mission-ended"), late.text
-    closed = "SELECT deadline <= now() FROM budgets WHERE conversation_id = $1"
-    assert await agents.pool.fetchval(closed, apart)
-    assert len(await sessions_of(agents, apart)) == 2
-
-
 async def test_turns_of_callers_and_other_schedules_in_a_mission_are_runs_of_it(stack: Stack) -> None:
     made = await create(stack, risks=[{"tool": "bash", "argument": "*push*"}], total={"runs": 4, "tokens": 100_000})
     await finished(stack, made)

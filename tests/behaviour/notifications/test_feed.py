@@ -78,13 +78,6 @@ async def test_two_readers_that_reconnect_see_the_same_feed(subscribers: Subscri
     assert [one["type"] for one in whole] == ["session_started", "session_completed"] * 4
 
 
-async def test_idle_reader_knows_where_to_resume(stack: Stack) -> None:
-    head = (await page(stack))["next_after"]
-    async with stack.http.stream("GET", "/notifications") as answer:
-        lines = answer.aiter_lines()
-        assert f"id: {head}" in [await anext(lines) for _ in range(2)]
-
-
 async def test_feed_can_be_limited_to_own_tasks(subscribers: Subscribers) -> None:
     stack = subscribers.stack
     start = (await page(stack))["next_after"]
@@ -99,18 +92,6 @@ async def test_feed_can_be_limited_to_own_tasks(subscribers: Subscribers) -> Non
         headers={"Accept": "application/json", **key},
     )
     assert [one["session_id"] for one in answer.json()["items"]] == [task_id, task_id]
-
-
-@pytest.mark.parametrize(
-    ("after", "status", "type"),
-    [("x", 400, "cursor-invalid"), ("-1", 400, "cursor-invalid"), ("9" * 17, 409, "cursor-ahead")],
-)
-async def test_malformed_cursor_is_refused(stack: Stack, after: str, status: int, type: str) -> None:
-    answer = await stack.http.get("/notifications", params={"after": after})
-    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:errand:problem:{type}")
-    with pytest.raises(Exception) as caught:
-        await by_socket(stack, int(after) if after.isdigit() else -1, 1)
-    assert "40" in str(caught.value)
 
 
 async def test_feed_says_which_notices_are_no_longer_kept(subscribers: Subscribers) -> None:

@@ -8,7 +8,6 @@ from activities.egress import Fetcher
 from activities.notifications.channels import Envelope, build_channels
 from domain.ids import new_id
 from domain.notifications import ChannelName, Notice, SendError, new_secret
-from domain.sessions.input_request import RequestKind
 from store import keys
 from store.keys import Right
 from tests.behaviour.notifications.subscribers import Subscribers
@@ -168,21 +167,3 @@ async def test_task_that_names_channels_without_subscriptions_is_accepted_and_th
     assert len(second["notices"]) == 1 and "over slack" in second["notices"][0]
     for task_id in (handle["task_id"], second["task_id"]):
         assert (await stack.http.post(f"/tasks/{task_id}/cancel", json={}, headers=caller)).is_success
-
-
-async def test_openai_subscription_takes_no_escalations(subscribers: Subscribers) -> None:
-    """It would get the escalation as a second end of the response."""
-    made = await subscribers.subscribe("https://hooks.example.org/", channel="openai", every_task=False)
-    config = {"escalate_to": made["name"], "escalate_after": 2_000}
-    answer = await subscribers.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
-    assert answer.status_code == 422, answer.text
-    [found] = answer.json()["errors"]
-    assert found["pointer"] == "/config/escalate_to" and made["name"] not in found["allowed"]
-
-
-async def test_route_for_an_unknown_kind_of_request_is_refused(subscribers: Subscribers) -> None:
-    config = {"routes": {"applause": "ops"}}
-    answer = await subscribers.stack.http.post("/tasks", json={"agent": "asker", "input": "x", "config": config})
-    [found] = answer.json()["errors"]
-    assert (answer.status_code, found["pointer"]) == (422, "/config/routes/applause")
-    assert set(found["allowed"]) == {*RequestKind, "budget_low", "anomaly"} - {RequestKind.EXTERNAL_EVENT}

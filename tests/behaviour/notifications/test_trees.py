@@ -55,10 +55,3 @@ async def test_subagent_takes_follow_ups_and_its_end_reaches_parent_and_webhook(
 
     await eventually(woken, what="the parent learns of it without a fire")
     assert child.id not in [one["task_id"] for one in await subscribers.deliveries(roots)]
-
-
-async def test_low_budget_notifies(subscribers: Subscribers, receiver: Receiver) -> None:
-    made = await subscribers.subscribe(f"{receiver.url}/low", "slack", every_task=False, events=["budget_low"])
-    await subscribers.stack.run("[[script:forever]]", config={"max_steps": 5, "notify": [made["name"]]})
-    [low] = await receiver.got("/low")
-    assert low.json["text"].startswith("*Budget is low: ") and "steps of the session: 1 left of 5" in low.json["text"]

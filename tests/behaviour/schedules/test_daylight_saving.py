@@ -1,58 +1,17 @@
 """Daylight saving: the times that Temporal computes for our specification, over both changes of the clock."""
 
-import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleState
 
-from domain.ids import new_id
-from domain.schedules import Timing
 from tests.behaviour.schedules.clock import create, until
 from tests.support.stack import Stack
-from workflows.schedules import spec_of
 
 pytestmark = pytest.mark.together
 
 BERLIN = ZoneInfo("Europe/Berlin")
-FORWARD = datetime(2027, 3, 28, tzinfo=UTC)  # 02:00 becomes 03:00
-BACK = datetime(2027, 10, 31, tzinfo=UTC)  # 03:00 becomes 02:00
-
-
-async def due(stack: Stack, timing: Timing, start: datetime) -> list[datetime]:
-    """Return the first times from `start` on; the schedule is paused and never fires."""
-    spec = replace(spec_of(timing), start_at=start)
-    action = ScheduleActionStartWorkflow("Tick", id=f"dst/{new_id()}", task_queue="nowhere")
-    handle = await stack.client.create_schedule(
-        f"dst/{new_id()}", Schedule(action=action, spec=spec, state=ScheduleState(paused=True))
-    )
-    try:
-        return list((await handle.describe()).info.next_action_times)
-    finally:
-        await handle.delete()
-
-
-async def test_a_daily_time_stays_at_its_clock_time(stack: Stack) -> None:
-    timing = Timing(cron="30 7 * * *", timezone="Europe/Berlin")
-    for change in (FORWARD, BACK):
-        times = (await due(stack, timing, change - timedelta(days=2)))[:4]
-        assert [time.astimezone(BERLIN).strftime("%H:%M") for time in times] == ["07:30"] * 4
-        assert len({time.hour for time in times}) == 2  # in UTC the hour changes
-
-
-async def test_a_time_that_does_not_exist_has_no_tick(stack: Stack) -> None:
-    times = await due(stack, Timing(cron="30 2 * * *", timezone="Europe/Berlin"), FORWARD - timedelta(days=1))
-    days = [time.astimezone(BERLIN).day for time in times[:3]]
-    assert days == [27, 29, 30]
-
-
-async def test_a_time_that_exists_twice_has_one_tick(stack: Stack) -> None:
-    times = await due(stack, Timing(cron="30 2 * * *", timezone="Europe/Berlin"), BACK - timedelta(days=1))
-    [on_the_day] = [time for time in times if time.astimezone(BERLIN).day == 31]
-    assert on_the_day.hour == 1  # in UTC: the second 02:30, after the change
 
 
 @pytest.mark.exactly_once
@@ -97,16 +56,3 @@ async def test_each_tick_over_a_change_of_the_clock_is_one_message(
     assert len({run["scheduled_at"] for run in rows}) == len(rows) == hours
     for made in (nightly, hourly):
         await stack.http.delete(f"/schedules/{made['id']}")
-
-
-async def test_intervals_and_utc_times_ignore_daylight_saving(stack: Stack) -> None:
-    every, utc = await asyncio.gather(
-        due(stack, Timing(every=3_600_000), FORWARD), due(stack, Timing(cron="0 * * * *"), FORWARD)
-    )
-    for times in (every, utc):
-        assert {later - earlier for earlier, later in zip(times, times[1:], strict=False)} == {timedelta(hours=1)}
-
-
-async def test_day_of_month_and_day_of_week_are_alternatives(stack: Stack) -> None:
-    times = await due(stack, Timing(cron="0 9 1 * MON"), datetime(2027, 2, 1, tzinfo=UTC))
-    assert [time.day for time in times[:6]] == [1, 8, 15, 22, 1, 8]

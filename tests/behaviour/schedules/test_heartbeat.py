@@ -70,19 +70,6 @@ async def test_quiet_hours_skip_ticks_but_not_what_a_person_triggers(stack: Stac
     await stack.http.delete(f"/schedules/{made['id']}")
 
 
-async def test_nothing_to_do_ends_silently(stack: Stack) -> None:
-    async with http_receiver() as receiver:
-        watcher = Subscribers(stack)
-        subscription = await watcher.subscribe(f"{receiver.url}/", events=["task_completed"])
-        quiet = await create(stack, '[[script:say text="Nothing to do."]]', silent_reply="Nothing to do.")
-        loud = await create(stack, "[[script:say text=Alarm]]", silent_reply="Nothing to do.")
-        assert (await fired(stack, quiet["id"]))["status"] == "completed"
-        await fired(stack, loud["id"])
-        [delivery] = await watcher.deliveries(subscription)
-        assert delivery["task_id"] == (await runs(stack, loud["id"]))[0]["session_id"]
-        await stack.http.delete(f"/subscriptions/{subscription['id']}")
-
-
 @pytest.mark.exactly_once
 async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> None:
     """Reported of another system: 835 duplicate heartbeats in a day. Here concurrent claims, a backfill and retries

@@ -24,17 +24,6 @@ async def waiting(stack: Stack, gate: Gate, overlap: str, context: str = "contin
     return made, first["session_id"]
 
 
-async def test_skip_does_not_disturb_the_running_session(team: Stack) -> None:
-    for context in ("continue", "isolated"):
-        gate = Gate()
-        made, first = await waiting(team, gate, "skip", context)
-        second = await trigger(team, made["id"])
-        assert second["status"] == "skipped" and second["session_id"] is None and second["reason"]
-        gate.open()
-        assert (await team.wait(first))["status"] == "completed"
-        assert (await fired(team, made["id"]))["status"] == "completed"  # it is not stuck after the first run
-
-
 async def test_queue_waits_for_its_turn(team: Stack) -> None:
     gate = Gate()
     made, first = await waiting(team, gate, "queue")
@@ -60,27 +49,6 @@ async def test_steer_gives_the_message_to_the_running_session(team: Stack) -> No
     assert [row["author"] for row in inbox] == [f"schedule {made['name']}"] * 2
     third = await trigger(team, made["id"])
     assert third["status"] == "fired"  # nothing was running any more
-
-
-async def test_cancel_previous_stops_the_running_one(team: Stack) -> None:
-    for context in ("continue", "isolated"):
-        gate = Gate()
-        made, first = await waiting(team, gate, "cancel_previous", context)
-        second = await trigger(team, made["id"])
-        assert (await team.wait(first))["status"] == "cancelled"
-        gate.open()
-        assert (await team.wait(second["session_id"]))["status"] == "completed"
-
-
-async def test_allow_runs_both(team: Stack) -> None:
-    gate = Gate()
-    made, first = await waiting(team, gate, "allow", "isolated")
-    second = await trigger(team, made["id"])
-    await team.seen(second["session_id"], "tool_called")
-    gate.open()
-    ended = [await team.wait(first), await team.wait(second["session_id"])]
-    assert {record["status"] for record in ended} == {"completed"}
-    assert len({record["conversation_id"] for record in ended}) == 2
 
 
 @pytest.mark.proves("S0-B32")

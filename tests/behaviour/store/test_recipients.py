@@ -249,8 +249,8 @@ async def test_channel_gets_answers_questions_and_failures_of_its_own_generation
     root = await task(pool, tenant)
     for name, connector_id in (("chat", connector), ("other", other)):
         await pool.execute(
-            """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, merge, created_by)
-               VALUES ($1, $2, $3, 'webhook', 'x', 'y', '{}', 0, false, '')""",
+            """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, created_by)
+               VALUES ($1, $2, $3, 'webhook', 'x', 'y', '{}', 0, '')""",
             tenant,
             connector_id,
             name,

@@ -44,8 +44,8 @@ class Sender:
         return body
 
     async def events(self) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = (await self.stack.http.get(f"/triggers/{self.name}/events")).json()["items"]
-        return listed
+        sql = "SELECT * FROM external_events WHERE source = $1 ORDER BY created_at DESC"
+        return [dict(row) for row in await self.stack.pool.fetch(sql, self.made["id"])]
 
     def _standard_webhooks(
         self, raw: bytes, *, event_id: str = "", at: int | None = None, secret: str = ""

@@ -7,11 +7,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.routes.triggers import SAME_NAME
 from domain.ids import new_id
 from store import triggers
 from tests.behaviour.conversations.talk import say
 from tests.behaviour.schedules.clock import create, fired, trigger
+from tests.behaviour.store.test_deliveries import KEYS
 from tests.behaviour.triggers.sender import SECRET, Sender
 from tests.support.stack import Stack, eventually
 
@@ -61,30 +61,6 @@ async def test_a_replayed_event_is_answered_the_same_and_nothing_is_new(stack: S
             "SELECT count(*) FROM sessions WHERE conversation_id = $1", answers[0].json()["conversation_id"]
         )
         assert count == 1, kind
-
-
-async def test_filters_and_types_decide_what_becomes_a_message(stack: Stack) -> None:
-    sender = await Sender.new(
-        stack,
-        "github",
-        filter=[
-            {"path": "type", "equals": "issues"},
-            {"path": "payload.action", "one_of": ["opened", "reopened"]},
-            {"path": "payload.issue.title", "matches": "(?i)^bug"},
-        ],
-    )
-    issue = {"action": "opened", "issue": {"title": "Bug: it burns"}}
-    assert (await sender.accepted(issue, event="issues"))["outcome"] == "accepted"
-    for payload, event in (
-        ({**issue, "n": 1}, "push"),
-        ({**issue, "action": "closed"}, "issues"),
-        ({"action": "opened", "issue": {"title": "A feature"}}, "issues"),
-        ({"action": "opened", "issue": "a text"}, "issues"),
-        ([1], "issues"),
-    ):
-        filtered = await sender.accepted(payload, event=event)
-        assert (filtered["outcome"], filtered["session_id"]) == ("filtered", None)
-    assert [one["outcome"] for one in await sender.events()].count("filtered") == 5
 
 
 async def test_each_key_and_each_event_may_have_a_conversation_of_its_own(stack: Stack) -> None:
@@ -196,36 +172,21 @@ async def test_slack_checks_the_address(stack: Stack) -> None:
     assert await sender.events() == []
 
 
-async def test_events_of_the_same_name_reach_the_tenant_whose_secret_signed_them(stack: Stack) -> None:
-    sender = await Sender.new(stack, "github")
+async def test_a_name_is_of_the_default_tenant_and_an_id_of_any(stack: Stack) -> None:
+    sender, theirs = await Sender.new(stack, "github"), new_id()
     await stack.pool.execute(
         """INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret, created_by)
-           SELECT 'other', $2, name, rules, session, prompt, 'another-secret-of-the-tests', created_by
-             FROM triggers WHERE name = $1""",
+           SELECT 'other', $2, name, rules, NULL, '', $3, created_by FROM triggers WHERE name = $1""",
         sender.name,
-        new_id(),
+        theirs,
+        KEYS.seal(SECRET, "other", triggers.SEALED_FOR, sender.name),
     )
     assert (await sender.accepted({"n": 1}))["outcome"] == "accepted"
     assert len(await sender.events()) == 1
-    foreign = await stack.pool.fetchval("SELECT count(*) FROM external_events WHERE tenant = 'other'")
-    assert foreign == 0
-
-
-async def test_a_name_that_too_many_tenants_have_is_refused_before_an_event_is_lost(stack: Stack) -> None:
-    sender, name = await Sender.new(stack, "github"), f"t-{new_id()}"
-    await stack.pool.execute(
-        """INSERT INTO triggers (tenant, id, name, rules, session, prompt, secret, created_by)
-           SELECT 'many' || n, $2 || n, $2, rules, session, prompt, 'another-secret-of-the-tests', created_by
-             FROM triggers, generate_series(1, $3) n WHERE name = $1""",
-        sender.name,
-        name,
-        SAME_NAME,
-    )
-    changed = {"signature": "github", "task": {"agent": "tester", "input": "x"}}
-    refused = await stack.http.put(f"/triggers/{name}", json=changed)
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:name-taken"), refused.text
-    assert (await stack.http.get(f"/triggers/{name}")).status_code == 404
-    assert (await stack.http.put(f"/triggers/{sender.name}", json=changed)).status_code == 200
+    own = "SELECT count(*) FROM external_events WHERE tenant = 'other' AND source = $1"
+    assert await stack.pool.fetchval(own, theirs) == 0
+    assert (await sender.send({"n": 2}, path=f"/triggers/{theirs}")).status_code == 202
+    assert await stack.pool.fetchval(own, theirs) == 1 and len(await sender.events()) == 1
 
 
 async def test_an_event_is_one_message_though_api_and_worker_are_killed(stack: Stack) -> None:

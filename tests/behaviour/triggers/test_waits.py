@@ -117,19 +117,6 @@ async def test_an_event_that_came_before_the_wait_counts_once(waiters: Stack) ->
     assert [one["outcome"] for one in await sender.events()] == ["delivered", "kept"]
 
 
-async def test_wait_for_a_trigger_ignores_events_of_agents(waiters: Stack) -> None:
-    key = f"order:{new_id()}"
-    sender = await Sender.new(waiters, **{**KEYED, "correlation": "{{payload.key}}"})
-    task_id = await waiters.submit(chain([wait(key, trigger=sender.name)], last="ok"), agent="waiter")
-    await _waits(waiters, task_id)
-    await waiters.run(chain([emit(key, paid="forged")], last="ok"), agent="emitter")
-    assert (await waiters.record(task_id))["status"] == "working"
-    assert (await sender.accepted({"key": key, "paid": "true"}))["outcome"] == "delivered"
-    await waiters.wait(task_id)
-    [text] = await _results(waiters, task_id)
-    assert "paid: true" in text and "forged" not in text
-
-
 async def test_an_answer_that_was_not_signalled_is_found_by_the_sweeper(waiters: Stack) -> None:
     key = f"k:{new_id()}"
     task_id = await waiters.submit(chain([wait(key)], last="ok"), agent="waiter")

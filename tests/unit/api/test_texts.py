@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from api.conversations.arrivals import fulfils
+from api.routes.triggers import fulfils
 from api.views.texts import compute
 from domain.ids import current_tenant
 from domain.triggers import MAX_SEARCHED_CHARS, Condition, ExternalEvent

@@ -97,23 +97,10 @@ def test_broken_json_is_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
 def test_text_that_cannot_be_stored_is_refused(text: str) -> None:
-    for field in ("text", "channel_id", "user_id", "message_id", "thread"):
+    for field in ("channel_id", "user_id", "message_id", "thread"):  # the text is checked where it is accepted
         with pytest.raises(Refusal):
             WebhookConnector().receive(webhook(json.dumps({**MESSAGE, field: text}).encode()), WEBHOOK)
-    for field in ("text", "channel", "user", "thread_ts"):
+    for field in ("channel", "user", "thread_ts"):
         event = {"type": "event_callback", "event": {**EVENT, field: text}}
         with pytest.raises(Refusal):
             SlackConnector().receive(slack(json.dumps(event).encode()), SLACK)
-
-
-def test_slack_files_are_named_as_unread_and_broadcasts_of_threads_are_read() -> None:
-    def text(**more: Any) -> str:
-        body = json.dumps({"type": "event_callback", "event": {**EVENT, **more}}).encode()
-        [message] = SlackConnector().receive(slack(body), SLACK).messages
-        return message.text
-
-    files = [{"name": "report.pdf"}, {}]
-    unread = "(Files of this message, which are not read here: report.pdf, unnamed)"
-    assert text(subtype="file_share", text="", files=files) == unread
-    assert text(subtype="file_share", text="Look", files=files) == f"Look\n\n{unread}"
-    assert text(subtype="thread_broadcast", text="to all") == "to all"

@@ -105,9 +105,8 @@ ROWS = {
           FROM generate_series(1, $2::int) n""",
     triggers.MOST: """INSERT INTO triggers (tenant, id, name, rules, secret, prompt, created_by)
         SELECT $1, $1 || n, 't' || n, '{"signature": "github"}', '', '', '' FROM generate_series(1, $2::int) n""",
-    channels.MOST: """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, merge,
-                                              created_by)
-        SELECT $1, $1 || n, 'c' || n, 'webhook', 'assistant', '', '{}', 0, false, ''
+    channels.MOST: """INSERT INTO connectors (tenant, id, name, kind, agent, target, secrets, debounce_ms, created_by)
+        SELECT $1, $1 || n, 'c' || n, 'webhook', 'assistant', '', '{}', 0, ''
           FROM generate_series(1, $2::int) n""",
 }
 DAILY: dict[str, Any] = {"name": "one-more", "every": 86_400_000, "task": {"agent": "assistant", "input": "x"}}
