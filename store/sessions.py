@@ -31,7 +31,7 @@ from domain.sessions.session import (
     Usage,
 )
 from domain.sessions.session_state import SessionInput
-from domain.sessions.writes import Acceptance, AcceptanceRecord, CheckBegin, CheckEnd, QueuedBegin, SessionEnding
+from domain.sessions.writes import Acceptance, AcceptanceRecord, QueuedBegin, SessionEnding
 from domain.wire import RENEW_AFTER, SessionRefusal
 from store import agents, audit, workspaces
 from store.database import Connection, Pool, call, keep_readable, to_json
@@ -487,15 +487,6 @@ async def end_queued(pool: Pool, ending: SessionEnding) -> bool:
 async def get_acceptance(pool: Pool, tenant: str, session_id: str) -> AcceptanceRound | None:
     text = await pool.fetchval("SELECT acceptance FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
     return AcceptanceRound.model_validate_json(text) if text else None
-
-
-async def begin_check(pool: Pool, check: CheckBegin) -> None:
-    """Enter a command into the ledger before it runs."""
-    await call(pool, "begin_check", check)
-
-
-async def end_check(pool: Pool, check: CheckEnd) -> None:
-    await call(pool, "end_check", check)
 
 
 async def record_acceptance(pool: Pool, record: AcceptanceRecord) -> None:

@@ -8,13 +8,14 @@ from errand.models import Verdict
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import run_of, send_heartbeats
+from activities.attempt import call_attempt, run_of, send_heartbeats
 from activities.environments import Environments, open_network
 from activities.model.models import Models
 from activities.model.reply import Contexts
 from activities.sandbox import NONE, Commands
 from activities.tools.tool import clean
 from activities.workspaces import Workspaces
+from domain import wire
 from domain.events import AcceptanceChecked, ArtifactSaved, EventRow
 from domain.ids import derive_id
 from domain.messages import (
@@ -39,8 +40,16 @@ from domain.sessions.acceptance import (
     CommandCriterion,
     criterion_text,
 )
-from domain.sessions.session import CallState, Usage, preview
-from domain.sessions.writes import AcceptanceRecord, BudgetUse, CheckBegin, CheckEnd, NewFile, NewMessage, ToolCallKey
+from domain.sessions.session import CallState, Effect, EffectKind, Usage, preview
+from domain.sessions.writes import (
+    AcceptanceRecord,
+    BudgetUse,
+    NewFile,
+    NewMessage,
+    ToolCallKey,
+    ToolClaim,
+    ToolCommit,
+)
 from domain.task import parts_of
 from store import files, sessions, tool_calls, workspaces
 from store.agents import Definitions
@@ -102,8 +111,10 @@ class AcceptanceChecks:
     ) -> Verdict:
         """Run a command. It is the caller's own, so the agent's rules do not apply; the sandbox and the task's rules
         do."""
-        entry = _begin_entry(check, place, criterion)
-        await sessions.begin_check(self._pool, entry)
+        claim = _claim(check, place, criterion)
+        known = await tool_calls.claim(self._pool, claim)
+        if not known.go:
+            return self._recorded(criterion, known.state, known.text or "", log)
         agent = await self._definitions.load(check.agent)
         environment = await self._environments.open(check.ref, named) if named is not None else None
         network = open_network(self._commands, agent, check.sandbox, bounds, environment)
@@ -114,12 +125,23 @@ class AcceptanceChecks:
             result = await self._commands.run(criterion.run, folder, criterion.timeout_s, network, variables=variables)
         hidden = environment.hidden if environment is not None else []
         output = Redactor(hidden).text(clean(result.output)).strip()
-        ended = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
-        ended = f"stopped: {result.stopped}" if result.stopped else ended
-        why = result.refusal or f"{ended}: {output[-WHY:] or '(no output)'}"
-        log.append(f"$ {criterion.run}\n{output}\n[{result.refusal or ended}]\n")
+        how = f"exit code {result.exit_code}" if not result.timed_out else f"stopped after {criterion.timeout_s} s"
+        how = f"stopped: {result.stopped}" if result.stopped else how
+        why = result.refusal or f"{how}: {output[-WHY:] or '(no output)'}"
+        log.append(f"$ {criterion.run}\n{output}\n[{result.refusal or how}]\n")
         passed = result.exit_code == 0
-        await sessions.end_check(self._pool, _end_entry(entry, passed, why))
+        key = {name: getattr(claim, name) for name in (*ToolCallKey.model_fields, "holder", "attempt")}
+        ended = ToolCommit(**key, state=CallState.OK if passed else CallState.FAILED, result=why)
+        if not await tool_calls.commit(self._pool, ended):
+            raise ApplicationError("A newer attempt checks this.", type=wire.SUPERSEDED)
+        return Verdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
+
+    def _recorded(self, criterion: CommandCriterion, state: CallState | None, why: str, log: list[str]) -> Verdict:
+        """What an earlier attempt recorded of a command, which does not run again for the same answer."""
+        if state not in (CallState.OK, CallState.FAILED):
+            raise ApplicationError("A newer attempt checks this.", type=wire.SUPERSEDED)
+        log.append(f"$ {criterion.run}\n[{why}]\n")
+        passed = state is CallState.OK
         return Verdict(kind="command", criterion=criterion_text(criterion), passed=passed, why=why)
 
     async def _save_log(self, check: CheckAcceptance, log: str) -> None:
@@ -205,24 +227,25 @@ class AcceptanceChecks:
         )
 
 
-def _begin_entry(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> CheckBegin:
-    """The command's key in the ledger of effects; it is the same if the command runs again after a crash."""
-    return CheckBegin(
+def _claim(check: CheckAcceptance, place: int, criterion: CommandCriterion) -> ToolClaim:
+    """The command as a call of the ledger: the same if it runs again after a crash, another for another answer."""
+    by = call_attempt()
+    return ToolClaim(
         tenant=check.ref.tenant,
         session_id=check.ref.session_id,
         run=run_of(check.ref),
-        node=f"{check.ref.session_id}/acceptance/{check.round}",
+        node=f"{check.ref.session_id}/acceptance/{check.head}",
         call_index=place,
         tool="acceptance",
+        effect=Effect.IDEMPOTENT,
+        holder=by.call,
+        attempt=by.attempt,
+        asks=True,
+        kind=EffectKind.COMMAND,
         actor="errand",
         description=f"$ {preview(criterion.run, 120)}",
         command=criterion.run,
     )
-
-
-def _end_entry(entry: CheckBegin, passed: bool, why: str) -> CheckEnd:
-    key = {name: getattr(entry, name) for name in ToolCallKey.model_fields}
-    return CheckEnd(**key, state=CallState.OK if passed else CallState.FAILED, result=why)
 
 
 def _verdict(kind: str, criterion: str, verdicts: Any, place: int) -> Verdict:

@@ -234,9 +234,9 @@ class StepCommit(SessionWrite):
     events: list[EventRow] = Field(default_factory=list)
 
 
-# Writes of the store about a tool call: its claim before the effect, its result after it. The SQL functions
-# `claim_tool`, `commit_tool`, `begin_check` and `end_check` read exactly these fields; only the store dumps these
-# models.
+# Writes of the store about a tool call, or a command of the acceptance criteria: its claim before the effect, its
+# result after it. The SQL functions `claim_tool` and `commit_tool` read exactly these fields; only the store dumps
+# these models.
 
 
 OUTCOME_UNKNOWN = (
@@ -283,9 +283,10 @@ class ToolAttempt(ToolCallKey):
 
 
 class ToolClaim(ToolAttempt):
-    asks: bool = False  # it asks people a question, so no budget of tool calls counts it
+    asks: bool = False  # it asks people a question or checks a result, so no budget of tool calls counts it
     kind: EffectKind | None = None  # for the ledger; None: the call changes nothing
     description: str = ""
+    command: str | None = None  # for the audit log, if no message of the model contains it
     withheld: bool = False  # a dry run describes it instead of running it
     called: list[EventRow] = Field(default_factory=list)
     unknown: str = ""  # the result if an earlier attempt may have happened and must not be repeated
@@ -360,20 +361,6 @@ class ToolCommit(ToolCallKey):
     rule: str | None = None  # the rule that denied it
     handed_to: Annotated[Successor | None, AsText] = None  # the agent that has the session from here on
     events: list[EventRow] = Field(default_factory=list)
-
-
-class CheckBegin(ToolCallKey):
-    """A command of the acceptance criteria, before it runs."""
-
-    tool: str
-    kind: EffectKind = EffectKind.COMMAND
-    description: str
-    command: str
-
-
-class CheckEnd(ToolCallKey):
-    state: CallState
-    result: str
 
 
 # Writes of the store about input requests and acceptance checks. The SQL functions `open_request`, `answer_request`,

@@ -15,7 +15,7 @@ BEGIN
     VALUES (n.tenant, n.node, n.call_index, n.session_id, n.tool, n.effect, n.holder, n.attempt)
     ON CONFLICT DO NOTHING RETURNING * INTO c;
     IF FOUND THEN
-        IF NOT n.asks THEN   -- a question to people has no effect and a separate limit
+        IF NOT n.asks THEN   -- a question to people has a separate limit, and a check is not the agent's
             SELECT * INTO b FROM budgets WHERE tenant = n.tenant
                AND conversation_id = (SELECT conversation_id FROM sessions WHERE tenant = n.tenant AND id = n.session_id) FOR UPDATE;
             spent := coalesce(b.tool_calls >= b.max_tool_calls, false);
@@ -28,7 +28,7 @@ BEGIN
         END IF;
         PERFORM append_events('', false, with_arguments(n.called, n.tenant, n.node, n.call_index) || CASE WHEN spent THEN n.refused ELSE '[]' END);
         IF go AND n.effect <> 'read' AND n.kind IS NOT NULL THEN
-            c.dry := begin_effect(c, n.kind, n.description, n.withheld, n.actor, NULL);
+            c.dry := begin_effect(c, n.kind, n.description, n.withheld, n.actor, n.command);
         END IF;
     ELSE
         SELECT * INTO c FROM tool_calls

@@ -930,22 +930,17 @@ CREATE TYPE step_commit AS (
     used budget_use, progress text, status_text text, reply text, nodes jsonb, once jsonb, events jsonb);
 CREATE TYPE retry_note AS (tenant text, session_id text, retry text, events jsonb);
 
--- a tool call, and a command that checks a result
+-- a tool call, or a command that checks a result
 CREATE TYPE tool_claim AS (
     tenant text, session_id text, run text, node text, call_index integer, tool text, actor text, effect text, holder text,
-    attempt integer, asks boolean, kind text, description text, withheld boolean, called jsonb, unknown text, lost jsonb,
-    spent text, refused jsonb);
+    attempt integer, asks boolean, kind text, description text, command text, withheld boolean, called jsonb,
+    unknown text, lost jsonb, spent text, refused jsonb);
 CREATE TYPE tool_hold AS (
     tenant text, session_id text, run text, node text, call_index integer, holder text, attempt integer, remote text);
 CREATE TYPE tool_commit AS (
     tenant text, session_id text, run text, node text, call_index integer, actor text, holder text, attempt integer,
     state text, result text, description text, progress text, status_text text, plan text, files jsonb,
     shown text, sources text, used budget_use, usage text, denied boolean, rule text, handed_to text, events jsonb);
-CREATE TYPE check_begin AS (
-    tenant text, session_id text, run text, node text, call_index integer, tool text, actor text, kind text,
-    description text, command text);
-CREATE TYPE check_end AS (
-    tenant text, session_id text, run text, node text, call_index integer, actor text, state text, result text);
 
 -- requests to people, acceptance criteria
 CREATE TYPE request_opening AS (tenant text, run text, request jsonb, most bigint, events jsonb);
