@@ -113,7 +113,7 @@ class CallModel:
             call = call.model_copy(update={"take": [message.id for message in facts.inbox]})  # the rows decide
             agent = apply_terms(agents[-1], None if call.above else facts.task_terms)
             context = await self._contexts.load(call.ref, call.line, call.head)
-            opening = await self._contexts.prompt(call.ref, call.opening) if call.opening else ""
+            opening = await messages.prompt(self._pool, call.ref.tenant, call.opening) if call.opening else ""
             layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
             tools = await self.offer_tools(call, agents, layers, facts)
         prelude = turn_record.build_prelude(call, context, facts, opening)

@@ -102,10 +102,6 @@ class Contexts:
         self.remember(ref, line, nodes)
         return nodes
 
-    async def prompt(self, ref: SessionRef, call: str) -> str:
-        """The prompt inside a tool call, given as "node/index"."""
-        return await messages.prompt(self._pool, ref.tenant, call)
-
     def remember(self, ref: SessionRef, line: str, nodes: list[Node]) -> None:
         self._known[ref, line] = nodes
         self._known.move_to_end((ref, line))

@@ -12,6 +12,7 @@ from offline.scripts.demo import (
     DemoPlan,
     Hit,
     bash,
+    deliver,
     files_in,
     format_count,
     gist,
@@ -19,10 +20,8 @@ from offline.scripts.demo import (
     list_files,
     progress,
     read_file,
-    save,
     search,
     with_notes,
-    write_file,
 )
 from offline.transcript import CallResult, Transcript
 
@@ -94,12 +93,9 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
     findings = _findings(hits_in(found), code, checks)
     verdict = _verdict(findings, checks)
     yield Reply(calls=(plan.tick(), progress(format_count(len(findings), "finding"), 75)))
-    [wrote] = yield Reply(
-        text="Writing the review.", calls=(write_file("review.md", _review(verdict, findings, checks, code)),)
+    where = yield from deliver(
+        plan, "review.md", _review(verdict, findings, checks, code), f"Review of {path}: {verdict}"
     )
-    if not wrote.is_error:
-        yield Reply(calls=(save("review.md", f"Review of {path}: {verdict}"), plan.tick(), progress(verdict, 100)))
-    where = "The review is in review.md." if not wrote.is_error else f"review.md could not be written: {gist(wrote)}"
     worst = "\n".join(f"- {severity}: {problem} [{at}]" for severity, at, problem in findings[:5])
     yield Reply(text=with_notes(f"Verdict: {verdict}.\n{worst or 'No findings.'}\n\n{where}", transcript))
 

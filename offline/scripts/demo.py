@@ -1,10 +1,11 @@
 """Shared by the demo scripts: a plan that can change, the tool calls they make, and reading results."""
 
 import re
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from offline.markers import without_markers
-from offline.reply import ToolUse
+from offline.reply import Reply, ToolUse
 from offline.transcript import CallResult, Transcript
 
 _FOOTER = re.compile(r"^\[[^\n]*; sandbox: \S+\]\s*\Z", re.MULTILINE)
@@ -85,6 +86,18 @@ def progress(message: str, percent: int) -> ToolUse:
 
 def save(path: str, description: str, type: str = "report") -> ToolUse:
     return ToolUse("save_artifact", {"path": path, "type": type, "description": description})
+
+
+def deliver(
+    plan: DemoPlan, name: str, content: str, about: str, *more: ToolUse
+) -> Generator[Reply, list[CallResult], str]:
+    """Write a report and save it, which ends the plan; a sentence that says where it is."""
+    [wrote] = yield Reply(text=f"Writing {name}.", calls=(write_file(name, content),))
+    if wrote.is_error:
+        return f"{name} could not be written: {gist(wrote)}"
+    plan.finished = ["done"] * len(plan.titles)
+    yield Reply(calls=(save(name, about), *more, plan.call(), progress("The report is saved", 100)))
+    return f"The whole is in {name}."
 
 
 def files_in(listing: CallResult) -> list[str]:

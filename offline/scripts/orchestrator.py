@@ -7,6 +7,7 @@ from offline.markers import Marker
 from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
+    deliver,
     files_in,
     format_count,
     gist,
@@ -15,9 +16,7 @@ from offline.scripts.demo import (
     progress,
     question_of,
     read_file,
-    save,
     with_notes,
-    write_file,
 )
 from offline.transcript import CallResult, Transcript
 
@@ -96,13 +95,8 @@ def _join(transcript: Transcript, goal: str, plan: DemoPlan, parts: list[Assignm
     read = {str(page.input.get("path")): page for page in pages if not page.is_error}
     sections = [_section(part, read) for part in parts]
     details = "\n".join([*sections, "## Open\n", *(failed or ["Nothing."])])
-    [wrote] = yield Reply(
-        text="Bringing the parts together.",
-        calls=(write_file("summary.md", f"# Summary\n\nGoal: {goal}\n\n{done}.\n\n{details}\n"),),
-    )
-    saved = () if wrote.is_error else (save("summary.md", f"Outcome of: {goal}"),)
-    yield Reply(calls=(*saved, plan.tick(), progress("All parts are joined", 100)))
-    where = f"summary.md could not be written: {gist(wrote)}" if wrote.is_error else "The whole is in summary.md."
+    summary = f"# Summary\n\nGoal: {goal}\n\n{done}.\n\n{details}\n"
+    where = yield from deliver(plan, "summary.md", summary, f"Outcome of: {goal}")
     yield Reply(text=with_notes(f'Goal: "{goal}"\n\n{done}.\n\n{details}\n\n{where}', transcript))
 
 

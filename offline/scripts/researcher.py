@@ -7,6 +7,7 @@ from offline.markers import Marker
 from offline.reply import Replies, Reply, ToolUse
 from offline.scripts.demo import (
     DemoPlan,
+    deliver,
     files_in,
     follow_approved,
     format_count,
@@ -17,11 +18,9 @@ from offline.scripts.demo import (
     progress,
     question_of,
     read_file,
-    save,
     search,
     terms,
     with_notes,
-    write_file,
 )
 from offline.transcript import CallResult, Transcript
 
@@ -116,15 +115,7 @@ def _report(
     missing = [f"- {gap}" for gap in gaps] or ["None that the search showed."]
     lines = ["# Report", "", f"Question: {question}", "", "## Findings", "", *listed]
     lines += ["", "## Contradictions and gaps", "", *missing, "", "## Sources", "", *sources, ""]
-    report = "\n".join(lines)
-    [wrote] = yield Reply(text="Writing the report.", calls=(write_file(name, report),))
-    if wrote.is_error:
-        answer = f"The report could not be written ({gist(wrote)}), so here it is:\n\n{report}"
-    else:
-        plan.finished = ["done"] * len(plan.titles)
-        end = plan.call(), progress("The report is saved", 100)
-        yield Reply(calls=(save(name, f"Report on: {question}"), *saved, *end))
-        said = "\n".join([f'On "{question}" the sources say:', *listed[:5]])
-        gap = f"\n\nGaps: {' '.join(gaps)}" if gaps else ""
-        answer = f"{said}{gap}\n\nThe whole report with {len(findings)} findings is in {name}."
-    yield Reply(text=with_notes(answer, transcript))
+    where = yield from deliver(plan, name, "\n".join(lines), f"Report on: {question}", *saved)
+    said = "\n".join([f'On "{question}" the sources say:', *listed[:5]])
+    gap = f"\n\nGaps: {' '.join(gaps)}" if gaps else ""
+    yield Reply(text=with_notes(f"{said}{gap}\n\n{where}", transcript))

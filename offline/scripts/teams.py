@@ -110,8 +110,6 @@ def make_asset(transcript: Transcript, marker: Marker) -> Replies:
 
 def _draw(transcript: Transcript) -> Replies:
     goal = without_markers(transcript.request).splitlines()[0][:60]
-    if "impossible" in goal.lower():
-        yield Reply(text="This cannot be drawn.", calls=(ToolUse("fail_asset", {"reason": f"Not drawable: {goal}"}),))
     path = (_NO_WORD.sub("-", goal.lower()).strip("-")[:40] or "asset") + ".svg"
     [wrote] = yield Reply(text=f"I draw it as {path}.", calls=(write_file(path, _SVG.format(title=goal)),))
     if wrote.is_error:
