@@ -16,7 +16,7 @@ from domain.conversations.subagents import BegunBatch, DelegationCall, HandOver,
 from domain.notifications import DeliveryAttempt, DeliveryOutcome
 from domain.schedules import TickCall, TickOutcome
 from domain.sessions.acceptance import AcceptanceVerdict, CheckAcceptance
-from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest, SettleRequest
+from domain.sessions.input_request import OpenedRequest, OpenRequest, RemindRequest, SettledRequest
 from domain.sessions.session import (
     Effect,
     Finish,
@@ -148,9 +148,7 @@ tick = ShortActivity(
     "tick", TickCall, TickOutcome, lambda call: f"tick of {call.at.isoformat()}", within=timedelta(minutes=12)
 )
 open_request = ShortActivity("open_request", OpenRequest, OpenedRequest)
-settle_request = ShortActivity(
-    "settle_request", SettleRequest, SettledRequest, lambda settle: f"answer to {settle.kind}"
-)
+settle_request = ShortActivity("settle_request", OpenRequest, SettledRequest, lambda settle: f"answer to {settle.kind}")
 remind_request = ShortActivity(
     "remind_request", RemindRequest, Nothing, lambda remind: "escalation" if remind.escalate else "reminder"
 )

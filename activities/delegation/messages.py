@@ -5,6 +5,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -67,11 +68,11 @@ class NoReceiver(Exception):
     """There is no receiver for the message; the text is for the model."""
 
 
+@dataclass
 class Subagents:
-    def __init__(self, pool: Pool, workflows: WorkflowClient, schedules: OwnSchedules) -> None:
-        self.schedules = schedules
-        self._pool = pool
-        self._workflows = workflows
+    _pool: Pool
+    _workflows: WorkflowClient
+    schedules: OwnSchedules
 
     async def _find_thread(self, ref: SessionRef) -> str:
         """The session's thread. The check of a schedule runs before there is a session, for the conversation's own."""

@@ -1,6 +1,8 @@
 """The record of delegation calls, which are claimed and answered like any tool call, so that the next model call finds
 them; settle_delegation, the result of a call that had to wait; and hand_over, by which another agent takes over."""
 
+from dataclasses import dataclass
+
 from pydantic import ValidationError
 from temporalio import activity
 
@@ -38,11 +40,11 @@ from store.sessions import SessionRow
 HOLDER = "delegation"  # two activities begin and settle one call, so they share its claim
 
 
+@dataclass
 class DelegationRecord:
-    def __init__(self, pool: Pool, ref: SessionRef, node: str) -> None:
-        self._pool = pool
-        self._ref = ref
-        self._node = node
+    _pool: Pool
+    _ref: SessionRef
+    _node: str
 
     async def claim(
         self, index: int, tool: str, summary: str, kind: EffectKind | None = None, *, asks: bool = False
@@ -112,10 +114,10 @@ def _outcome(index: int, tool: str, state: CallState, text: str) -> ToolOutcome:
     return ToolOutcome(index=index, name=tool, state=state.for_model, preview=preview(text, 160))
 
 
+@dataclass
 class SettleDelegation:
-    def __init__(self, pool: Pool, subagents: Subagents) -> None:
-        self._pool = pool
-        self._subagents = subagents
+    _pool: Pool
+    _subagents: Subagents
 
     @activity.defn(name="settle_delegation")
     @with_heartbeats
@@ -180,11 +182,11 @@ class HandOverRefused(Exception):
     """The handoff is refused and the thread stays with its agent; the text is for the model."""
 
 
+@dataclass
 class HandOverThread:
-    def __init__(self, pool: Pool, tools: dict[str, Tool], models: Models) -> None:
-        self._pool = pool
-        self._tools = tools
-        self._models = models
+    _pool: Pool
+    _tools: dict[str, Tool]
+    _models: Models
 
     @activity.defn(name="hand_over")
     @with_heartbeats

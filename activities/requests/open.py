@@ -41,7 +41,6 @@ from domain.sessions.input_request import (
     RequestKind,
     RequestStatus,
     SettledRequest,
-    SettleRequest,
     approval_schema,
 )
 from domain.sessions.session import AgentRef, CallState, EffectKind, SandboxMode, preview
@@ -131,7 +130,7 @@ class InputRequests:
 
     @activity.defn(name="settle_request")
     @with_heartbeats
-    async def settle_request(self, settle: SettleRequest) -> SettledRequest:
+    async def settle_request(self, settle: OpenRequest) -> SettledRequest:
         expired = InputExpired(request_id=settle.id, kind=settle.kind)
         request = await input_requests.settle(
             self._pool,
@@ -172,7 +171,7 @@ class InputRequests:
         await events.append(self._pool, f"{request.id}/{event.type}", [EventRow.of(ref, event)], again=True)
         return Nothing()
 
-    async def _external(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+    async def _external(self, settle: OpenRequest, request: InputRequest) -> SettledRequest:
         if request.kind is RequestKind.EXTERNAL_EVENT:
             (state, text), about = read_event(request), request.question
         else:
@@ -182,7 +181,7 @@ class InputRequests:
             status=request.status, approved=state is CallState.OK, cancel=_cancels(request), preview=preview(text, 160)
         )
 
-    async def _answer(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+    async def _answer(self, settle: OpenRequest, request: InputRequest) -> SettledRequest:
         answer, known = request.answer, request.status is RequestStatus.ANSWERED
         if not known and request.on_expiry is OnExpiry.DEFAULT:
             answer, known = request.default_answer, request.default_answer is not None
@@ -196,7 +195,7 @@ class InputRequests:
             status=request.status, approved=known, cancel=_cancels(request), preview=preview(text, 160)
         )
 
-    async def _tool(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+    async def _tool(self, settle: OpenRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
         session = await sessions.load(self._pool, settle.ref)
         external = "external" in request.details
@@ -214,7 +213,7 @@ class InputRequests:
         await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary, asks=tool.asks)
         return SettledRequest(status=request.status, cancel=_cancels(request), preview=preview(why, 160))
 
-    async def _find_forbidden(self, settle: SettleRequest, tool: Tool, answer: JsonObject) -> str | None:
+    async def _find_forbidden(self, settle: OpenRequest, tool: Tool, answer: JsonObject) -> str | None:
         """An approver may change a call, but only within the rules. The API refuses other changes when the request is
         answered; this check is the one that decides."""
         if "arguments" not in answer:
@@ -223,7 +222,7 @@ class InputRequests:
         found = judge_call(tool, answer["arguments"], layers)
         return found.because if found.action is Action.DENY else None
 
-    async def _plan(self, settle: SettleRequest, request: InputRequest) -> SettledRequest:
+    async def _plan(self, settle: OpenRequest, request: InputRequest) -> SettledRequest:
         answer = request.answer or {}
         notes = f" Notes: {answer['notes']}" if answer.get("notes") else ""
         if not answer.get("approved"):
@@ -242,7 +241,7 @@ class InputRequests:
         return SettledRequest(status=request.status, approved=True, note=APPROVED + notes)
 
     async def _result(
-        self, settle: SettleRequest, tool: str, state: CallState, text: str, summary: str = "", *, asks: bool = False
+        self, settle: OpenRequest, tool: str, state: CallState, text: str, summary: str = "", *, asks: bool = False
     ) -> None:
         record = DelegationRecord(self._pool, settle.ref, settle.node)
         await record.claim(settle.index, tool, summary, asks=asks)
@@ -322,7 +321,7 @@ class Questions:
         definition no longer exists, people are shown the bare call."""
         if not external and name in self._toolbox.tools:
             return self._toolbox.tools[name]
-        if not external and agents:
+        if not external:
             agent = await self._definitions.load(agents[-1])
             own = await self._toolbox.find_own(session.tenant, agent, agents[-1].side, name)
             if own is not None:
@@ -421,14 +420,11 @@ class Questions:
     ) -> ShownRequest:
         details: JsonObject = {"tool": tool.name, "arguments": arguments, "so_far": spent.model_dump()}
         details |= {"external": True} if tool.external else {}
-        gate = None
-        if request.agents:
-            all_layers = await load_layers(self._pool, self._definitions, request.ref, request.agents)
-            layers = rules_about(all_layers, tool)
-            gate = ApprovalRules(tool=tool, layers=layers)
-            rule = judge_call(tool, arguments, layers).rule
-            details |= {"rule": rule.model_dump(mode="json")} if rule else {}
-            details |= {"always": [literal_pattern(one) for one in tool.call_subjects(arguments) or [""]]}
+        all_layers = await load_layers(self._pool, self._definitions, request.ref, request.agents)
+        layers = rules_about(all_layers, tool)
+        rule = judge_call(tool, arguments, layers).rule
+        details |= {"rule": rule.model_dump(mode="json")} if rule else {}
+        details |= {"always": [literal_pattern(one) for one in tool.call_subjects(arguments) or [""]]}
         details |= await self._reach(session, request.agents, tool, arguments)
         if (command := command_of(tool, arguments)) is not None:  # approved with the present content of its files only
             files = await files_to_approve(self._pool, session.tenant, session.workspace_id, command)
@@ -443,7 +439,7 @@ class Questions:
             question=question,
             details=details | await self._change(session, tool, arguments),
             answer_schema=_changeable(tool),
-            gate=gate,
+            gate=ApprovalRules(tool=tool, layers=layers),
         )
 
     async def _reach(
@@ -454,7 +450,7 @@ class Questions:
         if tool.subject and tool.subject.kind is SubjectKind.HOST:
             found["hosts"] = tool.call_subjects(arguments) or []
         config = session.task.config
-        if tool.kind is EffectKind.COMMAND and agents and config.environment is None:
+        if tool.kind is EffectKind.COMMAND and config.environment is None:
             agent = await self._definitions.load(agents[-1])
             if config.sandbox is SandboxMode.ISOLATED or not agent.network:
                 found["network"] = False

@@ -2,6 +2,7 @@
 restore_session gives one to a run that does not know its state; and the records of a conversation."""
 
 import logging
+from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio import activity
@@ -61,11 +62,11 @@ from store.variables import SharedVariables
 log = logging.getLogger("errand.worker")
 
 
+@dataclass
 class OpenSessions:
-    def __init__(self, pool: Pool, client: Client, shared: SharedVariables) -> None:
-        self._pool = pool
-        self._client = client
-        self._shared = shared
+    _pool: Pool
+    _client: Client
+    _shared: SharedVariables
 
     @activity.defn(name="open_sessions")
     @with_heartbeats

@@ -117,7 +117,7 @@ def approval_schema(**changes: JsonObject) -> JsonObject:
 
 
 class OpenRequest(BaseModel):
-    """A session's request for input; the text stays in the tool call or the plan."""
+    """A session's request for input, to be opened and then settled; the text stays in the tool call or the plan."""
 
     ref: SessionRef
     id: str
@@ -125,7 +125,7 @@ class OpenRequest(BaseModel):
     node: str
     index: int = 0
     deadline: datetime  # the session's; the request's own may be earlier
-    agents: list[AgentRef] = Field(default_factory=list)  # for a call: from the session's agent to the calling one
+    agents: list[AgentRef]  # from the session's own to the one that asks
     external: bool = False  # for a call: the caller brought the tool, which may have the same name as a built-in one
     form: int = 0  # of a call that continues elsewhere: which of the other side's forms it is about, counted from 1
 
@@ -149,16 +149,6 @@ class RemindRequest(BaseModel):
     ref: SessionRef
     id: str
     escalate: bool = False
-
-
-class SettleRequest(BaseModel):
-    ref: SessionRef
-    agents: list[AgentRef]  # from the session's own to the one that asked
-    id: str
-    kind: RequestKind
-    node: str
-    index: int = 0
-    form: int = 0
 
 
 class SettledRequest(BaseModel):

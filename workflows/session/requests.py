@@ -14,7 +14,6 @@ from domain.sessions.input_request import (
     RequestKind,
     RequestStatus,
     SettledRequest,
-    SettleRequest,
 )
 from domain.sessions.session import CallState, Reason, StopRequest, ToolCall, ToolOutcome, form_id
 from domain.sessions.session_state import Line
@@ -43,7 +42,6 @@ async def ask(
     """
     # The id derives from the call or plan, so that an old approval can never be used for a new attempt.
     request_id = derive_id(node, kind, index) if form is None else form_id(node, index, *form)
-    agents = [*line.above, line.agent]
     request = OpenRequest(
         ref=session.start.ref,
         id=request_id,
@@ -51,7 +49,7 @@ async def ask(
         node=node,
         index=index,
         deadline=session.deadline,
-        agents=agents if form or kind is RequestKind.TOOL_APPROVAL else [],
+        agents=[*line.above, line.agent],
         external=external,
         form=form[1] if form else 0,
     )
@@ -66,16 +64,7 @@ async def ask(
         if not opened.settled:
             await _await_answer(session, request, opened)
         session.check()
-        settle = SettleRequest(
-            ref=session.start.ref,
-            agents=agents,
-            id=request_id,
-            kind=kind,
-            node=node,
-            index=index,
-            form=form[1] if form else 0,
-        )
-        settled = await _write(session, activity_calls.settle_request(settle))
+        settled = await _write(session, activity_calls.settle_request(request))
     finally:
         session.waiting -= 1
     _show_waiting(session, request_id, None)
