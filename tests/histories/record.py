@@ -15,7 +15,6 @@ import click
 from temporalio.client import Client, WorkflowHistory
 
 from domain.agents.hook import HookPoint
-from domain.ids import new_id
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.supervision.people import answer, waiting
@@ -78,26 +77,6 @@ async def _cancelled(stack: Stack, text: str, seen: str, **how: str) -> str:
     await stack.cancel(task_id, **how)
     await stack.wait(task_id)
     return task_id
-
-
-async def _mission(stack: Stack) -> str:
-    """A run of a mission whose second call is a risk, which a person approves."""
-    script = steps([("bash", {"command": "echo a"})], [("bash", {"command": "echo push"})])
-    body = {
-        "name": f"m{new_id()}",
-        "cron": "0 0 1 1 *",
-        "mission": {"total": {"runs": 1}, "risks": [{"tool": "bash", "argument": "*push*"}]},
-        "task": {"agent": "tester", "input": script},
-    }
-    made = await stack.http.post("/schedules", json=body)
-    task_id: str = made.raise_for_status().json()["conversation_id"]
-    (await stack.http.post(f"/schedules/{made.json()['id']}/trigger")).raise_for_status()
-
-    async def begun() -> bool:
-        return (await stack.http.get(f"/tasks/{task_id}")).is_success
-
-    await eventually(begun)
-    return await _answer_all(stack, task_id, {"tool_approval": [{"approved": True}]})
 
 
 async def _answered(stack: Stack, text: str, agent: str, answers: dict[str, list[Any]], **spec: Any) -> str:
@@ -192,11 +171,6 @@ async def _turn_limit(stack: Stack) -> str:
     return await _run(stack, "Play.", await _duet(stack, "ping-pong", 3))
 
 
-async def _step_limit(stack: Stack) -> str:
-    pair = prompt("brief-a", "Ping."), prompt("brief-b", "Pong.")
-    return await _run(stack, "Play.", await define(stack, "brief", *pair, side_a={"max_steps": 2}))
-
-
 async def _with_immediate(stack: Stack) -> None:
     """An agent with an immediate subagent, and an agent that hands over to it."""
     approve = declared_tool("approve", "summary")
@@ -240,7 +214,6 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     "cancel_model": lambda stack: _cancelled(stack, HANGS, "message_delta"),
     "cancel_tools": lambda stack: _cancelled(stack, calls(("bash", {"command": "sleep 60"}), LOOK), "tool_called"),
     "cancel_waiting": _cancelled_waiting,
-    "retry": lambda stack: _run(stack, "[[script:say text=x]] [[fault:529]]"),
     "fallback": lambda stack: _run(stack, "[[script:say text=x]] [[fault:404]]", "assistant"),
     "compaction": lambda stack: _run(stack, "[[script:count n=3]] [[fault:413 at=2]]"),
     "acceptance": lambda stack: _judged(stack, [{"kind": "command", "run": f"test -f x # {MENDS}"}, "it is good"]),
@@ -250,14 +223,11 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[str]]] = {
     ),
     "error": lambda stack: _run(stack, "[[fault:auth]]"),
     "input_requests": _questions,
-    "mission_risk": _mission,
     "raised_limits": _raised,
     "external_results": _external,
     "event_wait": _event,
     "dual": lambda stack: _run(stack, "Oak tree", "asset_subagent"),
-    "dual_failed": lambda stack: _run(stack, "Something impossible", "asset_subagent"),
     "dual_turn_limit": _turn_limit,
-    "dual_step_limit": _step_limit,
     "handlers": lambda stack: _run(stack, "Should we?", "panel"),
     "immediate": _immediate,
     "immediate_after_handoff": _immediate_after_handoff,

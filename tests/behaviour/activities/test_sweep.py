@@ -1,15 +1,13 @@
 """A sweep ends sessions whose workflow wrote no ending, repeats lost signals, and does not touch live sessions."""
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from domain.ids import new_id
-from domain.limits import Raise
 from domain.sessions.session import Reason, RecordedStop, SessionRef
 from domain.sessions.writes import RequestAnswer, ThreadMessage
-from store import budgets, conversations, input_requests, sessions
+from store import conversations, input_requests, sessions
 from tests.behaviour.missions.test_missions import create as mission
 from tests.behaviour.schedules.clock import create as schedule
 from tests.behaviour.schedules.clock import fired
@@ -176,35 +174,6 @@ async def test_answer_whose_signal_was_lost_reaches_the_session(stack: Stack) ->
     assert await input_requests.answer(stack.pool, answer) is None
     assert (await sweep_until(stack, task_id))["status"] == "completed"
     assert "the blue one" in (await stack.result(task_id))["output"]
-
-
-async def test_time_that_was_given_reaches_a_session_whose_signal_was_lost(stack: Stack) -> None:
-    """The API that accepted the raise died before it sent the signal: only the row has it, and the session waits."""
-    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
-    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool], "ttl": 8_000})
-    request_id = (await stack.seen(task_id, "input_required"))["request_id"]
-    old = datetime.fromisoformat((await stack.record(task_id))["deadline"])
-    session = await sessions.get(stack.pool, "default", task_id)
-    assert session is not None
-    assert await budgets.raise_limits(stack.pool, session.ref, Raise(ttl_ms=90_000), "somebody", "somebody")
-
-    async def is_signalled() -> bool:
-        await stack.age(task_id)
-        await stack.sweep()
-        events = (await stack.session(task_id).fetch_history()).events
-        signals = [one.workflow_execution_signaled_event_attributes.signal_name for one in events]
-        return signals.count("limits_raised") == 1  # a further sweep sends no second signal
-
-    async with stack.without_sweeps():  # another worker could send the same signal once more
-        assert await is_signalled() and await is_signalled()
-
-    async def past_the_old_deadline() -> bool:
-        return datetime.now(UTC) > old + timedelta(seconds=0.5)
-
-    await eventually(past_the_old_deadline)
-    answer = {"response_to": request_id, "input": {"result": "the blue one"}}
-    assert (await stack.http.post(f"/tasks/{task_id}/input", json=answer)).status_code == 202
-    assert (await stack.wait(task_id))["status"] == "completed"
 
 
 @pytest.mark.proves("S0-B20")

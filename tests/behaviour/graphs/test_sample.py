@@ -1,17 +1,13 @@
 """The sample agent asset_subagent with its worker and reviewer: as a task, as a subagent, and in the views."""
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 from click import unstyle
 from errand.models import Trace
 from temporalio.api.common.v1 import Payload
 
-from cli.errors import Exit
 from cli.render.traces import trace_lines
-from tests.support.command import cli
 from tests.support.stack import Stack, of_type
 
 SUMMARY = "oak-tree.svg: a top-down asset of 64 by 64 units, checked for size, view and text."
@@ -45,19 +41,3 @@ async def test_the_worker_draws_and_the_reviewer_hands_over(stack: Stack) -> Non
     assert said == [("Worker", "a"), ("Worker", "a"), ("Reviewer", "b"), ("Reviewer", "b")]
     shown = unstyle("\n".join(trace_lines(Trace.model_validate(trace))))
     assert "step 1 Worker" in shown and "step 4 Reviewer" in shown
-
-
-async def test_agents_add_brings_the_prompts_beside_the_file(stack: Stack, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(stack.settings.agents_dir / "prompts", tmp_path / "prompts")).parent
-    text = (stack.settings.agents_dir / "asset_subagent.md").read_text()
-    (folder / "art_pair.md").write_text(text.replace("name: asset_subagent", "name: art_pair"))
-    added = await cli(stack, "agents", "add", str(folder / "art_pair.md"))
-    assert (added.exit_code, added.output) == (0, "art_pair: version 1\n")
-    own, sample = [(await stack.http.get(f"/agents/{name}")).json() for name in ("art_pair", "asset_subagent")]
-    assert own["prompts"] == sample["prompts"] and own["prompts"].keys() == {"asset_worker", "asset_reviewer"}
-    (folder / "prompts" / "asset_worker.md").write_text("---\ncolour: red\n---\n\nDraw.\n")
-    refused = await cli(stack, "agents", "add", str(folder / "art_pair.md"))
-    assert refused.exit_code == 1 and "prompts/asset_worker.md: colour: unknown field" in refused.output
-    (folder / "prompts" / "asset_worker.md").unlink()
-    missing = await cli(stack, "agents", "add", str(folder / "art_pair.md"))
-    assert missing.exit_code == Exit.REFUSED and "/side_a/prompt: no prompt 'asset_worker'" in missing.output

@@ -146,24 +146,6 @@ async def test_failure_of_a_background_subagent_arrives_with_its_details(stack: 
     assert await messages_to_root(talk) == [text] and await silent(talk) == [text]
 
 
-@pytest.mark.parametrize("parent", ["st_stopped", "st_stopped_later"])
-async def test_cancelled_subagent_is_an_error_with_its_output_so_far(stack: Stack, parent: str) -> None:
-    """For blocking and other subagents, the output before the stop is not the result."""
-    talk = await Talk.begin(stack, chain([("st_wordy", {"message": "Draft it."})]), parent)
-    child = await talk.child()
-    await talk.speaking(child.id)
-    await stack.cancel(child.id)
-    await talk.rest()
-    output = (await talk.session(child.id)).output
-    assert output and output.startswith("word")
-    so_far = f"ended without an answer (caller_cancel)\n\nUntil then it said:\n{output}"
-    [returned] = of_type(await stack.events(talk.id), "tool_returned")
-    if parent == "st_stopped":
-        assert await talk.results() == [FAILED.format(child.thread_id, so_far)] and returned["state"] == "failed"
-    else:
-        assert await messages_to_root(talk) == [FAILED.format(child.thread_id, so_far)]
-
-
 @pytest.mark.proves("S4-B07")
 async def test_arguments_of_creation_name_and_tag_the_thread_and_stay_in_its_prompt(stack: Stack) -> None:
     brief = f"In short {new_id()}."

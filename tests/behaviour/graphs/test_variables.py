@@ -175,11 +175,8 @@ async def test_subagent_starts_although_every_process_died_when_its_values_were_
 @pytest.mark.parametrize(
     ("values", "pointers"),
     [
-        ({}, ["/variables"]),
         ({"TOKEN": "value"}, ["/variables/DEEP_KEY"]),
         ({"TOKEN": "value", "DEEP_KEY": "value", "OTHER": "x"}, ["/variables/OTHER"]),
-        ({"TOKEN": "", "DEEP_KEY": "value"}, ["/variables/TOKEN"]),
-        ({"TOKEN": 5, "DEEP_KEY": "value"}, ["/variables/TOKEN"]),
         ({"TOKEN": None, "DEEP_KEY": "value"}, ["/variables/TOKEN"]),
     ],
 )
@@ -317,24 +314,6 @@ async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_a
         )
         assert answer.status_code == 422, answer.text
     assert (await stack.http.delete("/variables/%2A%3AX")).status_code == 404
-
-
-async def test_short_value_of_all_threads_that_an_agent_calls_a_secret_refuses_no_task(stack: Stack) -> None:
-    """Otherwise nobody could use the agent. The value is stored as a secret, but results are not searched for it."""
-    body = {"variables": {"SHORT_2": "8z"}, "kind": "text"}
-    assert (await stack.http.put("/variables", json=body)).is_success
-    talk = await Talk.done(stack, chain([("reveal", {"names": ["SHORT_1", "SHORT_2"]})]), "vt_short")
-    assert await talk.results() == ["Values: 7q 8z; lengths: 2 2"]  # one value of the deployment, one of the tenant
-    stored = (await talk.session(talk.id)).variables
-    assert [stored[name].partition(":")[0] for name in ("**:SHORT_1", "*:SHORT_2")] == ["sealed"] * 2
-    [ref] = [line for line in (await talk.prompts(talk.id))[0].splitlines() if line.startswith("ref ")]
-    requests = await asked(stack, ref)
-    assert requests and "SHORT_" not in json.dumps([one["system"] for one in requests])
-    # a short value of the caller is refused, because the caller can give a longer one
-    own = {"agent": "vt_short", "input": "x", "context": {"variables": {"SHORT_2": "8z"}}}
-    refused = await stack.http.post("/tasks", json=own)
-    assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:secret-too-short")
-    assert (await stack.http.delete("/variables/SHORT_2")).status_code == 204
 
 
 @pytest.mark.proves("S4-B10")  # the order of the levels is tested above

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
@@ -16,16 +15,12 @@ from temporalio.common import RawValue
 
 from deploy.temporal import FLAGS
 from domain import wire
-from domain.agents.definition import AgentDefinition
-from domain.agents.mcp_discovery import DiscoverTools
 from domain.conversations.requests import EndedSession, PendingOutcome
 from domain.ids import new_id
-from domain.schedules import TickInput
 from domain.sessions.session import Reason, Status, StopRequest
 from tests.behaviour.conversations.talk import HANG
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
-from tests.support.launch import TESTER
 from tests.support.stack import Stack
 from workflows.client import WorkflowClient
 from workflows.registry import WORKFLOWS
@@ -173,34 +168,3 @@ async def test_notification_delivery_survives_malformed_arguments(stack: Stack) 
         await handle.result()
         await unharmed(handle)
         (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()
-
-
-@pytest.mark.parametrize(
-    ("kind", "argument"),
-    [
-        (wire.TICK, TickInput(tenant="default", schedule_id=new_id())),
-        (
-            wire.TOOL_DISCOVERY,
-            DiscoverTools(tenant="default", agent=AgentDefinition.model_validate(TESTER), servers=[]),
-        ),
-    ],
-    ids=lambda one: one if isinstance(one, str) else "",
-)
-async def test_workflow_without_handlers_survives_malformed_arguments(
-    stack: Stack, kind: str, argument: BaseModel
-) -> None:
-    """The workflow runs for one activity only, so everything must be sent before it begins."""
-    queue = stack.settings.task_queue
-    assert {name for _, name in handlers(kind)} == {"nonsense"}
-    for arguments in UNFIT:
-        handle = await stack.client.start_workflow(
-            kind, argument, id=new_id(), task_queue=queue, start_signal="nonsense", start_signal_args=arguments
-        )
-        await handle.result()
-        await unharmed(handle)
-
-
-def test_every_workflow_gets_malformed_arguments() -> None:
-    bombarded = {wire.SESSION, wire.CONVERSATION, wire.NOTIFICATION_DELIVERY, wire.TICK}
-    bombarded |= {wire.TOOL_DISCOVERY}
-    assert {workflow._Definition.must_from_class(kind).name for kind in WORKFLOWS} == bombarded

@@ -14,12 +14,10 @@ from domain.json_schema import fits
 from domain.sessions.acceptance import EFFECTS, LINE, case, list_effects
 from domain.sessions.input_request import approval_schema
 from domain.sessions.session import (
-    CallState,
     EffectKind,
     EffectState,
     Usage,
     preview,
-    state_of,
 )
 from domain.sessions.writes import NewBudget
 
@@ -74,24 +72,6 @@ def test_a_preview_is_one_bounded_line(text: str, limit: int) -> None:
     assert "\n" not in line
     flat = " ".join(text.split())
     assert line == flat if len(flat) <= limit else line == flat[: limit - 1] + "…"
-
-
-@pytest.mark.parametrize(
-    ("state", "dry", "ended", "shown"),
-    [
-        ("ok", False, False, "done"),
-        ("ok", True, True, "would_have"),
-        ("failed", False, True, "failed"),
-        ("failed", True, True, "failed"),
-        ("unknown", False, True, "unknown"),
-        ("cancelled", False, True, "unknown"),  # the effect may have happened in part
-        ("cancelled", True, True, "failed"),  # a dry run has no effect
-        ("started", False, False, "running"),
-        ("started", False, True, "unknown"),
-    ],
-)
-def test_each_effect_has_its_state(state: str, dry: bool, ended: bool, shown: str) -> None:
-    assert state_of(CallState(state), dry=dry, ended=ended) == shown
 
 
 def test_changed_arguments_are_checked_with_the_definitions_of_their_own_schema() -> None:

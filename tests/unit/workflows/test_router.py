@@ -450,15 +450,3 @@ def test_messages_read_apart_and_queued_sessions_take_turns() -> None:
     assert begin(router, state) == ["queued2"]
     assert begin(router, state) == ["three"]
     assert router.next_opening(ROOT) is None
-
-
-def test_one_that_did_not_begin_lets_the_queue_begin() -> None:
-    thread = Thread(queue=["queued1"], inbox=[WaitingMessage(id="one", apart=True)])
-    state = ConversationState(threads={ROOT: thread})
-    router = OutcomeRouter(state)
-    opening = router.next_opening(ROOT)
-    assert opening is not None and opening.take == ["one"]
-    assert router.record_opening(opening, Opened(session_id=opening.session_id, refused="mailbox_empty")) == [
-        Resume(ROOT)
-    ]
-    assert begin(router, state) == ["queued1"]

@@ -17,21 +17,12 @@ from domain.agents.definition import (
     McpTool,
     tool_problems,
 )
-from domain.agents.handler import AnsweredCall, HandlerMessage, Speaker, as_handler_sees
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, lists_problem, with_lists
-from domain.agents.typed_output import Misfit, parse_typed
+from domain.agents.typed_output import parse_typed
 from domain.agents.variables import open_secrets, seal_all
 from domain.conversations.subagents import DelegationTool
 from domain.messages import (
-    Body,
-    Node,
-    NoteBody,
-    ReplyBody,
-    ResultsBody,
-    TextBlock,
     ToolCallBlock,
-    ToolResultBlock,
-    UserBody,
 )
 from domain.policy.rules import Action, Rule, StandingRule
 from domain.sealing import KeyRing
@@ -125,45 +116,6 @@ def test_names_of_tools_of_servers_are_reserved() -> None:
     assert problem.field == "external_tools.0.name" and "mcp__" in problem.message
 
 
-def node(side: str, body: Body, author: str = "") -> Node:
-    return Node(id="n", parent=None, session_id="s", kind=body.kind, side=side, author=author, step=1, body=body)
-
-
-def said(side: str, text: str, *calls: str, turn_text: str | None = None) -> Node:
-    made = [ToolCallBlock(id=name, name=name, arguments={"x": name}) for name in calls]
-    return node(side, ReplyBody(content=[TextBlock(text=text), *made], turn_text=turn_text), author=side.upper())
-
-
-def result(text: str, failed: bool = False) -> ToolResultBlock:
-    return ToolResultBlock(call_id="c", text=text, failed=failed)
-
-
-def test_handler_sees_its_own_calls_with_results_and_only_the_text_of_the_other_side() -> None:
-    path = [
-        node("a", UserBody(parts=[TextBlock(text="Begin.")]), author="ann"),
-        said("a", "Thinking.", "secret_tool", turn_text="Your move."),
-        node("a", ResultsBody(results=[result("hidden")])),
-        node("a", NoteBody(text="for the other side")),
-        said("b", "Looking.", "one", "two"),
-        node("b", ResultsBody(results=[result("1"), result("no", failed=True)])),
-        node("b", NoteBody(text="for this side")),
-    ]
-    assert as_handler_sees(path, "b") == [
-        HandlerMessage(speaker=Speaker.USER, name="ann", text="Begin."),
-        HandlerMessage(speaker=Speaker.OTHER, name="A", text="Your move."),
-        HandlerMessage(
-            speaker=Speaker.SELF,
-            name="B",
-            text="Looking.",
-            calls=[
-                AnsweredCall(name="one", input={"x": "one"}, result="1"),
-                AnsweredCall(name="two", input={"x": "two"}, result="no", failed=True),
-            ],
-        ),
-        HandlerMessage(speaker=Speaker.PLATFORM, text="for this side"),
-    ]
-
-
 SCHEMA = {
     "type": "object",
     "properties": {"port": {"type": "integer"}, "names": {"type": "array", "items": {"type": "string"}}},
@@ -182,21 +134,3 @@ SCHEMA = {
 )
 def test_a_value_is_found(text: str) -> None:
     assert parse_typed(SCHEMA, text) == {"port": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "not JSON"),
-        ("The port is 1.", "not JSON"),
-        ('{"port": NaN}', "not JSON"),
-        ('{"port": 1} and more', "not JSON"),
-        ('{"port": "1"}', "at port"),
-        ('{"port": 1, "names": ["a", 2]}', "at names/1"),
-        ("{}", "'port' is a required property"),
-        ("[" * 100_000, "not JSON"),
-    ],
-)
-def test_mismatch_names_its_place(text: str, said: str) -> None:
-    with pytest.raises(Misfit, match=said):
-        parse_typed(SCHEMA, text)
