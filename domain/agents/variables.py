@@ -6,8 +6,7 @@ holds a value that no agent of the graph names, for the tools of its own thread;
 a tenant or the deployment sets for all threads.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from domain.agents.definition import AgentDefinition, SubagentTool, Variable, VariableKind
@@ -33,7 +32,7 @@ class NeededVariable(Frozen):
 
 
 NOBODY = ""  # used instead of an agent's name: no agent names the variable
-MOST_VISITS = 8  # of one agent, when needs are looked up
+_SHOWN = {"description", "kind", "scoped"}  # of a variable, to people who give its value
 TENANT, DEPLOYMENT = "*", "**"  # instead of an agent's name: for all agents, even if scoped
 
 
@@ -150,36 +149,21 @@ def inherit_values(
 ) -> dict[str, str]:
     """The values of a child's thread. It gets scoped ones only if the tool hands them over or if they were given for
     this very agent. `above`: the agents of the session that starts it; the last one makes the call."""
-    usable, starters = _drop_unnamed(usable_values(values, graph)), [_Facts.of(agent) for agent in above]
-    return _pass_down(usable, values, starters, _Facts.of(child), tool)
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What the inheritance of values needs of an agent. To derive it from the definition takes long."""
-
-    agent: AgentDefinition
-    variables: Mapping[str, Variable]
-    scoped: frozenset[str]
-    tools: Sequence[SubagentTool]
-
-    @classmethod
-    def of(cls, agent: AgentDefinition) -> "_Facts":
-        variables = agent.all_variables
-        scoped = frozenset(name for name, one in variables.items() if one.scoped)
-        return cls(agent, variables, scoped, [tool for view in agent.views for tool in view.subagent_tools])
+    return _pass_down(_drop_unnamed(usable_values(values, graph)), values, above, child, tool)
 
 
 def _pass_down(
-    usable: Values, values: Values, above: Sequence[_Facts], child: _Facts, tool: SubagentTool | None
+    usable: Values, values: Values, above: Sequence[AgentDefinition], child: AgentDefinition, tool: SubagentTool | None
 ) -> dict[str, str]:
-    scoped = child.scoped.union(*(one.scoped for one in above))
+    variables = child.all_variables
+    scoped = {name for agent in above for name, one in agent.all_variables.items() if one.scoped}
+    scoped |= {name for name, one in variables.items() if one.scoped}
     found = {name: value for name, value in usable.items() if name not in scoped}
     if tool is not None and tool.handed_over:
-        known = resolve_values(above[-1].agent, values)
+        known = resolve_values(above[-1], values)
         found |= {name: known[name] for name in tool.handed_over if name in known}
-    for name in child.variables:
-        if (held := found.pop(held_name(child.agent.name, name), None)) is not None:
+    for name in variables:
+        if (held := found.pop(held_name(child.name, name), None)) is not None:
             found[name] = held
     return found
 
@@ -207,48 +191,25 @@ def stored_names(values: Values, known: Mapping[str, Variable]) -> dict[str, str
 
 
 def find_needed(child: AgentDefinition, values: Values, graph: Graph) -> list[NeededVariable]:
-    """The variables without which the child, or a subagent that its tools can start, cannot begin. A value is
-    missing if it is missing on any way through the graph."""
-    found: dict[tuple[str, str], NeededVariable] = {}
-    facts = {name: _Facts.of(agent) for name, agent in {**graph, child.name: child}.items()}
+    """The variables without which the child, or a subagent that its tools can start, cannot begin. Each agent is looked
+    at once: what it lacks on another way through the graph is asked for when it is created."""
+    found: list[NeededVariable] = []
     names, owners = _usable_names(graph), {*graph, NOBODY}
-    # Many ways may lead to one agent. It is visited once for each set of values, and not without limit, because the
-    # sets can multiply too; what this overlooks is asked for when the subagent is created.
-    visited: dict[str, set[frozenset[tuple[str, str]]]] = {}
-    ahead: list[tuple[_Facts, Values, frozenset[str]]] = [(facts[child.name], values, frozenset())]
-    while ahead:
-        agent, given, above = ahead.pop()
-        name = agent.agent.name
-        before, own = visited.setdefault(name, set()), frozenset(given.items())
-        if own in before or len(before) == MOST_VISITS:
-            continue
-        before.add(own)
-        known = resolve_values(agent.agent, given)
-        for one in _list_required(agent, known):
-            if one.missing or (one.agent, one.name) not in found:
-                found[one.agent, one.name] = one
-        path = above | {name}
-        usable = _drop_unnamed(_usable(given, names, owners))
-        ahead += [
-            (facts[tool.name], _pass_down(usable, given, [agent], facts[tool.name], tool), path)
-            for tool in reversed(agent.tools)
-            if tool.name in graph and tool.name not in path and is_enabled(tool, known)
-            if len(visited.get(tool.name, ())) < MOST_VISITS
+    seen, ahead = {child.name}, [(child, values)]
+    for agent, given in ahead:  # which grows meanwhile
+        known = resolve_values(agent, given)
+        found += [
+            NeededVariable(**one.model_dump(include=_SHOWN), name=name, agent=agent.name, missing=name not in known)
+            for name, one in agent.all_variables.items()
+            if one.required
         ]
-    return list(found.values())
-
-
-def _list_required(agent: _Facts, known: Values) -> Iterator[NeededVariable]:
-    for name, one in agent.variables.items():
-        if one.required:
-            yield NeededVariable(
-                name=name,
-                agent=agent.agent.name,
-                description=one.description,
-                kind=one.kind,
-                scoped=one.scoped,
-                missing=name not in known,
-            )
+        usable = _drop_unnamed(_usable(given, names, owners))
+        for tool in (tool for view in agent.views for tool in view.subagent_tools):
+            if tool.name in graph and tool.name not in seen and is_enabled(tool, known):
+                seen.add(tool.name)
+                below = graph[tool.name]
+                ahead.append((below, _pass_down(usable, given, [agent], below, tool)))
+    return found
 
 
 def find_missing(definition: AgentDefinition, values: Values, graph: Graph) -> dict[str, str]:

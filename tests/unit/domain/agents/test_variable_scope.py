@@ -52,12 +52,3 @@ def test_many_ways_through_a_graph_are_not_all_walked() -> None:
     began = time.process_time()
     assert {name for name, _ in missing(graph["a0-0"], given, graph)} == {"a0-0", *sum(names[1:], [])}
     assert time.process_time() - began < 3  # walking each path separately would practically never end
-
-
-def test_value_is_missing_if_one_way_does_not_hand_it_over() -> None:
-    low = agent("low", variables={"KEY": KEY})
-    left, right = agent("left", {"name": "low", "scoped_env": ["KEY"]}, variables={"KEY": KEY}), agent("right", "low")
-    for ways in (["left", "right"], ["right", "left"]):
-        top = agent("top", *({"name": name, "scoped_env": ["KEY"]} for name in ways), variables={"KEY": KEY})
-        graph = {one.name: one for one in (low, left, right, top)}
-        assert ("low", "KEY") in missing(top, {"KEY": "k"}, graph)
