@@ -30,7 +30,6 @@ from domain.agents.definition import (
     PromptDefinition,
     own_tools,
     snake_case,
-    tool_problems,
 )
 from domain.agents.models import PriceTable, Providers
 from domain.agents.system_prompt import argument_names
@@ -135,7 +134,7 @@ def definition_problems(
     """The faults of a definition. Agents among its tools were separated before."""
     found: list[FieldProblem] = []
     own = own_tools(definition, may_ask=definition.may_ask, plans=False)
-    named = {*known.tools, *own, *(tool.name for tool in definition.external_tools)}
+    named = {*known.tools, *own}
     for where, listing in listings_of(definition).items():
         found += _listing_problems(listing, where, known)
     found += [
@@ -162,7 +161,6 @@ def definition_problems(
     for field, schema in (("input_schema", definition.input_schema), ("output_schema", definition.output_schema)):
         if schema is not None:
             found += [FieldProblem(*one) for one in schema_problems(field, schema)]
-    found += [FieldProblem(*one) for one in tool_problems("external_tools", definition.external_tools, own)]
     return [*found, *graph_problems(definition, agents, known)]
 
 

@@ -290,7 +290,7 @@ def _rule_problems(definition: AgentDefinition, name: SideName, known: Catalogue
     side, view = definition.side(name), definition.for_side(name)
     if side.human:
         return
-    schemas = {tool.name: tool.input_schema for tool in [*view.declared_tools, *definition.external_tools]}
+    schemas = {tool.name: tool.input_schema for tool in view.declared_tools}
     callable_names = sorted({*schemas, *(tool for tool in view.tools if tool in known.tools)})
     named = {"stop_tool": side.stop_tool} | {field: binding.name for field, binding in side.bindings().items()}
     for where, tool in named.items():
@@ -313,9 +313,8 @@ def _rule_problems(definition: AgentDefinition, name: SideName, known: Catalogue
 
 
 def _declared_tool_problems(definition: AgentDefinition, known: Catalogue) -> Iterator[FieldProblem]:
-    taken = {*known.tools, *(tool.name for tool in definition.external_tools)}
     for where, listing in listings_of(definition).items():
-        found = tool_problems(f"{where}declared_tools", listing.declared_tools, taken)
+        found = tool_problems(f"{where}declared_tools", listing.declared_tools, known.tools)
         yield from (FieldProblem(*one) for one in found)
 
 

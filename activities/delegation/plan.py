@@ -429,14 +429,13 @@ def reduce_limits(parent: SessionRow, child: AgentDefinition) -> Limits:
 
 
 def plan_supervision(by: Spawner, spawn: Spawn, values: dict[str, str]) -> Supervision:
-    """The caller's rules bind the child too. It may ask people and wait for outside answers only if the caller's
-    definition says so; an inline child never waits. A configured one was asked for its variables before."""
+    """The caller's rules bind the child too. It may ask people only if the caller's definition says so; an inline child
+    never waits. A configured one was asked for its variables before."""
     child, may_ask = spawn.definition, spawn.reference is not None and spawn.reference.may_ask
-    waits = may_ask and not spawn.inline
     known = resolve_values(child, values)
     missing = {name: one.description for name, one in child.all_variables.items() if one.required and name not in known}
     missing = {} if spawn.configured else missing
-    if missing and not (waits and child.may_ask):
+    if missing and not (may_ask and child.may_ask and not spawn.inline):
         names = ", ".join(f"{name} ({description})" for name, description in missing.items())
         raise ChildRefused(
             f"'{child.name}' needs variables that nobody can be asked for: {names}. Nothing was started."
@@ -444,7 +443,6 @@ def plan_supervision(by: Spawner, spawn: Spawn, values: dict[str, str]) -> Super
     return Supervision(
         rules=[rules for rules in by.rules if rules],
         may_ask=child.may_ask and may_ask,
-        external_tools=child.external_tools if waits else [],
         variables=values,
         missing=missing,
     )

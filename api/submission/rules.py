@@ -272,7 +272,6 @@ async def check_tool_names(pool: Pool, tenant: str, spec: TaskSpec, definition: 
         return
     tools |= {tool.name for tool in spec.config.external_tools}
     for agent in (await agents.find_reachable(pool, tenant, definition)).values():  # rules bind subagents too
-        tools |= {tool.name for tool in agent.external_tools}
         tools |= own_tools(agent, may_ask=agent.may_ask, plans=False)
     found = [
         finding(pointer, "unknown_tool", "no tool has this name", sorted(tools))
@@ -506,10 +505,8 @@ async def supervise(call: Call, spec: TaskSpec, agent: TaskAgent, before: dict[s
     given = spec.config.external_tools
     if given:
         await _check_tools(given, list_reserved_names(definition, plans=rules.approval_required))
-    # the task's own may replace one of the same name
-    tools = list({tool.name: tool for tool in (*definition.external_tools, *given)}.values())
     values, missing = await _find_variables(call, spec, agent, before, rules.may_ask)
-    return rules.model_copy(update={"external_tools": tools, "variables": values, "missing": missing})
+    return rules.model_copy(update={"external_tools": given, "variables": values, "missing": missing})
 
 
 async def _find_variables(

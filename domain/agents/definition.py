@@ -509,9 +509,6 @@ class AgentDefinition(Equipment):
     may_ask: bool = False  # whether it has ask_user, to ask people and wait for an answer
     limits: AgentLimits = AgentLimits()
     input_schema: JsonObject | None = None
-    external_tools: list[ExternalTool] = Field(
-        default_factory=list, max_length=MAX_EXTERNAL_TOOLS
-    )  # answered by the caller
     mcp_servers: McpServers = Field(default_factory=dict)
     # the hosts of MCP servers that a task may bring; none by default
     task_mcp_hosts: list[HostPattern] = Field(default_factory=list, max_length=50)
@@ -612,11 +609,8 @@ class AgentDefinition(Equipment):
     @property
     def rules(self) -> list[Rule]:
         """Its permissions: those that name a tool of the platform are about that tool only."""
-        brought = {tool.name for tool in self.external_tools}
         return [
-            rule
-            if rule.permission in brought or {*"*?"} & {*rule.permission}
-            else PlatformToolRule.model_construct(**dict(rule))
+            rule if {*"*?"} & {*rule.permission} else PlatformToolRule.model_construct(**dict(rule))
             for rule in self.permissions
         ]
 
@@ -739,4 +733,4 @@ def list_reserved_names(agent: AgentDefinition, *, plans: bool) -> set[str]:
         found |= {tool.name for tool in view.subagent_tools}
     for side in (agent.side(name) for name in SIDES):
         found |= {*([side.stop_tool] if side.stop_tool else ()), *(one.name for one in side.bindings().values())}
-    return found - {tool.name for tool in agent.external_tools}
+    return found
