@@ -39,23 +39,15 @@ class DroppedSignals(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._second, self._lines, self._left_out = 0, 0, 0
+        self._second, self._lines = 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not str(record.msg).startswith(DROPPED):
             return True
         second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._lines = second, 0
-        self._lines += 1
-        if self._lines > MOST_LINES:
-            self._left_out += 1
-            return False
-        record.exc_info = None
-        if self._left_out:
-            record.msg = f"{record.msg} (and {self._left_out} more since the last such line)"
-            self._left_out = 0
-        return True
+        self._lines = self._lines + 1 if second == self._second else 1
+        self._second, record.exc_info = second, None
+        return self._lines <= MOST_LINES
 
 
 class ArgumentGuard(Interceptor):

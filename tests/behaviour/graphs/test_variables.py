@@ -10,8 +10,6 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from store import keys
-from store.keys import Right
 from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.secrets import secrets_found
@@ -193,19 +191,10 @@ async def test_values_that_do_not_fit_are_refused_and_change_nothing(
     assert (await stack.http.get(error["endpoint"])).json()["status"] == "open" and not await talk.children()
 
 
-async def test_only_the_tenant_and_an_open_conversation_can_use_a_request(stack: Stack) -> None:
+async def test_only_an_open_conversation_can_use_a_request(stack: Stack) -> None:
     talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
     error = await waiting(stack, talk)
-    _, foreign = await keys.create(stack.pool, f"other-{new_id()}", "other", list(Right))
-    headers = {"Authorization": f"Bearer {foreign}"}
     values = {"variables": {"TOKEN": "value-1", "DEEP_KEY": "value-2"}}
-    for path in (error["endpoint"], f"/threads/{new_id()}/variables/{error['request_id']}", "/threads/x/variables/x"):
-        if path == error["endpoint"]:
-            got = await stack.http.get(path, headers=headers)
-            sent = await stack.http.post(path, json=values, headers=headers)
-        else:
-            got, sent = await stack.http.get(path), await stack.http.post(path, json=values)
-        assert (got.status_code, sent.status_code) == (404, 404)
     await stack.pool.execute("UPDATE threads SET terminated_at = now() WHERE id = $1", talk.id)
     late = await stack.http.post(error["endpoint"], json=values)
     assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:thread-terminated")
@@ -300,19 +289,6 @@ async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_a
     await talk.ended(later)
     assert (await talk.results(later))[0].startswith("Values: deployment;")
 
-    _, foreign = await keys.create(stack.pool, f"other-{new_id()}", "other", list(Right))
-    there = await stack.http.get("/variables", headers={"Authorization": f"Bearer {foreign}"})
-    assert there.json() == {"items": []}
-    _, submits = await keys.create(stack.pool, "default", "submits", [Right.SUBMIT, Right.READ, Right.ANSWER])
-    headers = {"Authorization": f"Bearer {submits}"}
-    assert (await stack.http.put("/variables", json={"variables": {"X": "xxxx"}}, headers=headers)).status_code == 403
-    assert (await stack.http.delete("/variables/LEVEL_5", headers=headers)).status_code == 403
-    unfit: list[Any] = [{}, {"variables": {"X": "abc"}}, {"variables": {"*:X": "abcd"}}, {"variables": None}, []]
-    for body in [*unfit, {"variables": {"X": "abcd"}, "kind": None}, {"variables": {"X": 1}}, None]:
-        answer = await stack.http.request(
-            "PUT", "/variables", content=json.dumps(body), headers={"Content-Type": "application/json"}
-        )
-        assert answer.status_code == 422, answer.text
     assert (await stack.http.delete("/variables/%2A%3AX")).status_code == 404
 
 
@@ -362,19 +338,7 @@ async def test_values_that_are_set_reach_the_thread_and_those_below_that_inherit
     for value in (key, salt, free):
         assert await asked(stack, value) == [] and await secrets_found(stack, [value.encode()]) == []
 
-    unfit: list[Any] = [{}, None, {"KEY": None}, {"a b": "x"}, {"KEY": ""}, []]
-    bodies: list[Any] = [*({"variables": values} for values in unfit), {}, None, []]
-    for body in bodies:
-        wrong = await stack.http.put(
-            f"/threads/{talk.id}/variables", content=json.dumps(body), headers={"Content-Type": "application/json"}
-        )
-        assert wrong.status_code == 422, wrong.text
     assert (await put(talk.id, FREE="abc")).json()["type"] == "urn:errand:problem:secret-too-short"
-    _, foreign = await keys.create(stack.pool, f"other-{new_id()}", "other", list(Right))
-    headers, values = {"Authorization": f"Bearer {foreign}"}, {"variables": {"TOWN": "x"}}
-    for method in ("GET", "PUT"):
-        far = await stack.http.request(method, f"/threads/{talk.id}/variables", json=values, headers=headers)
-        assert far.status_code == 404
     assert (await stack.http.post(f"/threads/{second.thread_id}/terminate")).is_success
     assert (await put(second.thread_id, TOWN="x")).json()["type"] == "urn:errand:problem:thread-terminated"
     assert (await put(talk.id, TOWN="x")).is_success
