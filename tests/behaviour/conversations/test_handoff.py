@@ -7,8 +7,7 @@ import pytest_asyncio
 
 from store import messages
 from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
-from tests.support.locks import locked, waiting_for
-from tests.support.stack import Stack, eventually, of_type
+from tests.support.stack import Stack, of_type
 
 BILLING = "hand_billing"
 REPAIRS = "hand_repairs"
@@ -93,20 +92,6 @@ async def test_support_desk_hands_over_to_the_agent_that_the_question_is_for(sta
     later = await talk.ended(await talk.say("And the download does not work."))
     assert (later.output or "").startswith("This is the technician.")
     assert await speakers(stack, later.id) == ["billing", "technician"]
-
-
-async def test_worker_killed_while_it_hands_over_hands_over_once(stack: Stack) -> None:
-    worker = stack.pid("worker")
-    async with locked(stack.pool, "tool_calls"):
-        talk = await Talk.begin(stack, chain([(BILLING, {})], last="Settled."), "hand_desk")
-        await eventually(lambda: waiting_for(stack.pool, "tool_calls"), what="the handoff waits for its claim")
-        await stack.kill("worker")
-    await stack.back("worker", worker)
-    assert await talk.output() == "Settled."
-    events = await stack.events(talk.id)
-    assert len(of_type(events, "handed_over")) == len(of_type(events, "tool_called")) == 1
-    assert await speakers(stack, talk.id) == ["hand_desk", BILLING]
-    assert (await talk.session(talk.id)).current_agent == BILLING
 
 
 async def test_agent_with_rules_of_its_own_side_takes_over_and_works_by_them(stack: Stack) -> None:

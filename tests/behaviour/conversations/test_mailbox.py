@@ -20,7 +20,7 @@ from tests.behaviour.conversations.talk import (
     chain,
     say,
 )
-from tests.support.stack import Stack, eventually
+from tests.support.stack import Stack
 
 scene = Scenes()
 FIELDS = [
@@ -239,29 +239,3 @@ async def test_the_end_of_the_parent_stops_no_background_child(team: Stack) -> N
     fired = await talk.fire()
     assert fired.status is Status.COMPLETED and fired.session_type == "agent"
     assert fired.parent_session_id == talk.id
-
-
-@pytest.mark.proves("S0-20")
-async def test_rows_and_live_query_agree_at_rest(team: Stack) -> None:
-    talk = await Talk.done(team, chain([async_task(say("A.")), async_task(say("B."))], last="Off."))
-    await talk.posted(2)
-
-    async def agree() -> bool:
-        rows, live = await talk.shown("/mailbox"), await talk.shown("/mailbox", live="true")
-        return bool(rows == live and rows["pending_count"] == 2)
-
-    await eventually(agree, what="live mailbox and rows agree")
-    await talk.fire()
-
-    async def empty() -> bool:
-        rows, live = await talk.shown("/mailbox"), await talk.shown("/mailbox", live="true")
-        return bool(rows == live and rows["pending_count"] == 0)
-
-    await eventually(empty, what="both are empty")
-    counts = [
-        event["pending_count"]
-        for row in await talk.sessions()
-        for event in await team.events(row.id)
-        if event["type"] == "mailbox_updated"
-    ]
-    assert sorted(counts) == [0, 1, 2]
