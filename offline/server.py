@@ -6,7 +6,7 @@ import random
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,13 +39,7 @@ class Entry:
     outcome: str = "open"  # then answered, error, cut, dropped or disconnected
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "model": self.model,
-            "status": self.status,
-            "outcome": self.outcome,
-            "body": json.loads(self.body),
-        }
+        return {**asdict(self), "body": json.loads(self.body)}
 
 
 class RequestLog:

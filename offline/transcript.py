@@ -136,12 +136,7 @@ def _asked(text: str) -> str:
 def _results(assistant: dict[str, Any], user: dict[str, Any]) -> list[CallResult]:
     answers = {b["tool_use_id"]: b for b in user["content"] if b["type"] == "tool_result"}
     return [
-        CallResult(
-            call["name"],
-            call["input"],
-            _result_text(answer.get("content") or ""),
-            bool(answer.get("is_error")),
-        )
+        CallResult(call["name"], call["input"], _result_text(answer.get("content") or ""), bool(answer.get("is_error")))
         for call in assistant["content"]
         if call["type"] == "tool_use" and (answer := answers.get(call["id"]))
     ]

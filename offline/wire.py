@@ -33,11 +33,7 @@ class ApiError(Exception):
     """A response with an error status."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        headers: dict[str, str] | None = None,
-        code: str | None = None,
+        self, status: int, message: str, headers: dict[str, str] | None = None, code: str | None = None
     ) -> None:
         super().__init__(message)
         self.status = status

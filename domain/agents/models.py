@@ -185,13 +185,13 @@ class PriceTable(BaseModel):
             return None
         return _seller(given.prices or PRICE_LISTS.get(given.kind), given.address, provider)
 
-    def list_priced(self, most: int = 100) -> list[str]:
-        """Models with a price: of the file, and of the default provider."""
+    def list_priced(self) -> list[str]:
+        """Models with a price, for a refusal: of the file, and of the default provider."""
         from genai_prices.data_snapshot import get_snapshot  # half a second
 
         seller = self.seller(self.providers.default)
         listed = [model.id for one in get_snapshot().providers if one.id == seller for model in one.models]
-        return [*sorted(self.models), *listed][:most]
+        return [*sorted(self.models), *listed][:100]
 
     def is_free(self, model: str) -> bool:
         return self.cost(model, 1_000_000, 1_000_000) == 0

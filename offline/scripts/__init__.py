@@ -67,10 +67,7 @@ def choose(transcript: Transcript) -> Marker:
             if marker.name not in SCRIPTS:
                 raise MarkerError(f"{marker.raw}: no such script; there are {', '.join(SCRIPTS)}")
             return marker
+    name = transcript.agent or ""
     if transcript.follow_up and find_markers(transcript.first, "script"):
-        return _marker("follow-up")
-    return _marker(transcript.agent if transcript.agent in SCRIPTS else "unknown")
-
-
-def _marker(name: str | None) -> Marker:
-    return Marker(kind="script", name=name or "unknown", raw="")
+        name = "follow-up"
+    return Marker(kind="script", name=name if name in SCRIPTS else "unknown", raw="")

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass
 
 from offline.markers import Marker, without_markers
 from offline.reply import Replies, Reply
@@ -30,18 +29,11 @@ _UNABLE = re.compile(r"no module named|command not found|: not found|nothing was
 _TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
 
 
-@dataclass(frozen=True)
-class ReviewRule:
-    pattern: str
-    severity: str
-    problem: str
-
-
-RULES = (
-    ReviewRule(r"\b(eval|exec)\(", "high", "runs text as code, so the text controls the program"),
-    ReviewRule(r"shell=True", "high", "hands a string to a shell; a crafted value runs another command"),
-    ReviewRule(r"except\s*:", "medium", "swallows every error, even unexpected ones"),
-    ReviewRule(r"\b(TODO|FIXME|XXX)\b", "low", "marked as unfinished"),
+RULES = (  # pattern, severity, problem
+    (r"\b(eval|exec)\(", "high", "runs text as code, so the text controls the program"),
+    (r"shell=True", "high", "hands a string to a shell; a crafted value runs another command"),
+    (r"except\s*:", "medium", "swallows every error, even unexpected ones"),
+    (r"\b(TODO|FIXME|XXX)\b", "low", "marked as unfinished"),
 )
 _ORDER = ("high", "medium", "low")
 Finding = tuple[str, str, str]  # severity, location, description
@@ -71,7 +63,7 @@ def replies(transcript: Transcript, marker: Marker) -> Replies:
         calls=(
             plan.tick(),
             progress(f"{format_count(len(code), 'source file')}, {format_count(len(files), 'file')} in all", 25),
-            search("|".join(rule.pattern for rule in RULES), path),
+            search("|".join(pattern for pattern, _, _ in RULES), path),
             bash(command),
             *map(read_file, sorted(code)[:4]),
         ),
@@ -110,9 +102,9 @@ def _path_asked(transcript: Transcript) -> str:
 def _findings(hits: list[Hit], code: list[str], checks: list[CallResult]) -> list[Finding]:
     found: list[Finding] = []
     for hit in hits:
-        rule = next((rule for rule in RULES if re.search(rule.pattern, hit.text)), None)
-        if rule and hit.path in code:
-            found.append((rule.severity, f"{hit.path}:{hit.line}", f"`{hit.text.strip()[:80]}` {rule.problem}"))
+        rules = [one for one in RULES if re.search(one[0], hit.text) and hit.path in code]
+        for _, severity, problem in rules[:1]:
+            found.append((severity, f"{hit.path}:{hit.line}", f"`{hit.text.strip()[:80]}` {problem}"))
     for ran in checks:
         if ran.is_error and not _UNABLE.search(ran.text):
             found.insert(0, ("high", str(ran.input.get("command", ""))[:60], f"the check fails: {gist(ran)}"))
