@@ -131,16 +131,12 @@ def list_skills(skills: WorkspaceSkills) -> str:
 
 def safe(text: str, longest: int) -> str:
     """A text of the workspace on one line, which cannot pass for the platform's."""
-    return _disarm(quote_line(clean_text(text)))[:longest]
+    return disarm_tags(quote_line(clean_text(text)), _TAGS)[:longest]
 
 
 def safe_text(text: str) -> str:
     """The same with its lines."""
-    return _disarm(quote(clean_text(text)))
-
-
-def _disarm(text: str) -> str:
-    return disarm_tags(text, _TAGS)
+    return disarm_tags(quote(clean_text(text)), _TAGS)
 
 
 async def brief(pool: Pool, tenant: str, workspace_id: str, folder: Path) -> None:

@@ -99,13 +99,6 @@ def test_example_of_the_standard_loads_word_for_word(example: AgentDefinition) -
     assert reviewer.session_status == Binding(name="update_asset_status", message_property="status")
 
 
-def test_each_side_sees_its_own_prompt_tools_and_model(example: AgentDefinition) -> None:
-    worker, reviewer = example.for_side("a"), example.for_side("b")
-    assert (worker.prompt, worker.tools, worker.model) == ("You make assets.", ["write_file", "fail_asset"], None)
-    assert (reviewer.prompt, reviewer.model) == ("You review assets.", "careful")
-    assert reviewer.tools == ["read_file", "approve_asset", "update_asset_status"]
-
-
 def test_agent_with_sides_survives_being_written_and_read(example: AgentDefinition) -> None:
     assert read_agent(to_markdown(example), "asset_subagent.md", KNOWN) == (example, [])
 
@@ -130,17 +123,6 @@ def test_optional_fields_have_the_defaults_of_the_standard() -> None:
     assert (packed.expose_as_tool, packed.tool_description, packed.max_session_turns) == (True, "Ask it.", 7)
     assert packed.packaging is not None and packed.packaging.version == "1.2.0"
     assert (packed.env, packed.hooks) == ({"REGION": "eu"}, ["mask"])
-
-
-def test_prompt_hooks_win_over_the_hooks_of_the_agent(tmp_path: Path) -> None:
-    both = "---\nname: helper\nhooks: [log_calls]\nside_a: {prompt: own}\nside_b: {prompt: plain}\n---\n"
-    files = folder(
-        tmp_path, helper=both, prompt_own="---\nhooks: [mask]\n---\n\nA\n", prompt_plain="---\n{}\n---\n\nB\n"
-    )
-    loaded = check_agents(files, KNOWN)
-    assert loaded.errors == []
-    agent = loaded.agents["helper"]
-    assert (agent.for_side("a").hooks, agent.for_side("b").hooks) == (["mask"], ["log_calls"])
 
 
 def test_subagents_among_the_tools_are_configured_in_either_spelling() -> None:
