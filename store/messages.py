@@ -11,13 +11,14 @@ from domain.agents.definition import ExternalTool
 from domain.conversations.mailbox import Outcome
 from domain.conversations.requests import InboxKind
 from domain.conversations.subagents import SubagentTerms
+from domain.events import EventRow
 from domain.json_object import JsonObject
 from domain.limits import TreeBudget
 from domain.messages import Node, UserBlock, calls_of, repair_gaps
 from domain.sessions.new_session import TaskTerms
 from domain.sessions.session import ModelReply, Status, ToolCallResult, Usage
-from domain.sessions.writes import RetryNote, StepBegin, StepCommit
-from store import mailbox
+from domain.sessions.writes import StepBegin, StepCommit
+from store import events, mailbox
 from store.database import Pool, call
 
 log = logging.getLogger("errand.store")
@@ -88,8 +89,13 @@ async def commit_step(pool: Pool, commit: StepCommit) -> ModelReply:
     return ModelReply.model_validate_json(await call(pool, "commit_step", commit))
 
 
-async def note_retry(pool: Pool, note: RetryNote) -> None:
-    await call(pool, "note_retry", note)
+async def note_retry(pool: Pool, event: EventRow) -> None:
+    """Show that a model call waits for its next attempt; the event is a ModelRetry."""
+    async with pool.acquire() as connection, connection.transaction():
+        sql = """UPDATE sessions SET retry = $3, updated_at = now()
+                  WHERE tenant = $1 AND id = $2 AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING id"""
+        if await connection.fetchval(sql, event.tenant, event.session_id, event.data) is not None:
+            await events.append(connection, "", [event])
 
 
 async def prompt(pool: Pool, tenant: str, call: str) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, Json
 from domain.messages import ReplyBody
 from domain.schedules import Mission
 from domain.sessions.session import CallState, RemoteCall, Status, ToolCallResult, Usage, state_of
-from domain.sessions.writes import ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from domain.sessions.writes import ToolAttempt, ToolClaim, ToolCommit
 from store.database import Connection, Pool, call
 from store.missions import SESSIONS
 from store.sessions import SessionRow
@@ -42,9 +42,14 @@ async def commit(pool: Pool, commit: ToolCommit) -> bool:
     return bool(await call(pool, "commit_tool", commit))
 
 
-async def hold(pool: Pool, hold: ToolHold) -> bool:
+async def hold(pool: Pool, attempt: ToolAttempt, remote: RemoteCall) -> bool:
     """Keep the handle of a call that continues elsewhere. False: a newer attempt holds the call."""
-    return bool(await call(pool, "hold_tool", hold))
+    async with pool.acquire() as connection, connection.transaction():
+        if held := await holds(connection, attempt):
+            sql = "UPDATE tool_calls SET remote = $4 WHERE tenant = $1 AND node = $2 AND call_index = $3"
+            kept = remote.model_dump_json(exclude_defaults=True)
+            await connection.execute(sql, attempt.tenant, attempt.node, attempt.call_index, kept)
+        return held
 
 
 async def holds(connection: Connection, attempt: ToolAttempt) -> bool:

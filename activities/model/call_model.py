@@ -59,7 +59,7 @@ from domain.sessions.session import (
     Usage,
     preview,
 )
-from domain.sessions.writes import OnceEvent, RetryNote
+from domain.sessions.writes import OnceEvent
 from store import budgets, files, messages
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
@@ -315,13 +315,7 @@ class CallModel:
         )
         try:
             await self._events.flush(seconds=2)
-            note = RetryNote(
-                tenant=call.ref.tenant,
-                session_id=call.ref.session_id,
-                retry=event,
-                events=[EventRow.of(call.ref, event, by=call_attempt())],
-            )
-            await messages.note_retry(self._pool, note)
+            await messages.note_retry(self._pool, EventRow.of(call.ref, event, by=call_attempt()))
         except TRANSIENT_ERRORS:
             activity.logger.warning("the retry could not be shown: the database is unavailable")
         return ApplicationError(failure.message, type=failure.type, next_retry_delay=wait)

@@ -73,7 +73,7 @@ from domain.sessions.session import (
     preview,
     would_have,
 )
-from domain.sessions.writes import BudgetUse, NewFile, ToolAttempt, ToolClaim, ToolCommit, ToolHold
+from domain.sessions.writes import BudgetUse, NewFile, ToolAttempt, ToolClaim, ToolCommit
 from store import files, input_requests, tool_calls
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, Pool, patiently
@@ -315,8 +315,7 @@ class RunTool:
     # elsewhere. Both are fenced by attempt and run: a worker that was believed dead writes nothing any more.
 
     async def _hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
-        hold = ToolHold.by(attempt, remote)
-        if not await patiently(lambda: tool_calls.hold(self._pool, hold), seconds=COMMIT_PATIENCE):
+        if not await patiently(lambda: tool_calls.hold(self._pool, attempt, remote), seconds=COMMIT_PATIENCE):
             raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True)
 
     async def _commit(

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from domain.conversations.requests import InboxKind
 from domain.conversations.subagents import Successor
 from domain.credentials import SealedCredential
-from domain.events import CallAttempt, EventRow, ModelRetry, ToolCalled, ToolReturned
+from domain.events import CallAttempt, EventRow, ToolCalled, ToolReturned
 from domain.faces import FaceRequest
 from domain.frozen import Frozen
 from domain.ids import derive_id
@@ -34,7 +34,6 @@ from domain.sessions.session import (
     ModelReply,
     Purpose,
     Reason,
-    RemoteCall,
     SessionRef,
     Status,
     ToolRequest,
@@ -172,8 +171,8 @@ class SessionEnding(Frozen):
         return derive_id(self.ref.session_id, "outcome")
 
 
-# Writes of the store about a model call: its beginning, its retries and its reply. The SQL functions `begin_step`,
-# `note_retry` and `commit_step` read exactly these fields; only the store dumps these models.
+# Writes of the store about a model call: its beginning and its reply. The SQL functions `begin_step` and `commit_step`
+# read exactly these fields; only the store dumps these models.
 
 
 class StepBegin(SessionWrite):
@@ -186,13 +185,6 @@ class StepBegin(SessionWrite):
     purpose: Purpose = Purpose.TURN
     events: list[EventRow] = Field(default_factory=list)
     again: list[EventRow] = Field(default_factory=list)  # only in a later attempt
-
-
-class RetryNote(Frozen):
-    tenant: str
-    session_id: str
-    retry: ModelRetry
-    events: list[EventRow] = Field(default_factory=list)
 
 
 class NewNode(Node):
@@ -313,20 +305,6 @@ class ToolClaim(ToolAttempt):
             spent=TOOL_BUDGET_SPENT,
             refused=[EventRow.of(ref, refused)],
         )
-
-
-class ToolHold(SessionWrite):
-    """The handle of a call that continues elsewhere."""
-
-    node: str
-    call_index: int
-    holder: str
-    attempt: int
-    remote: Annotated[RemoteCall, PlainSerializer(lambda remote: remote.model_dump_json(exclude_defaults=True))]
-
-    @classmethod
-    def by(cls, attempt: ToolAttempt, remote: RemoteCall) -> "ToolHold":
-        return cls(**attempt.model_dump(exclude={"actor", "tool", "effect"}), remote=remote)
 
 
 class NewFile(Frozen):

@@ -928,15 +928,12 @@ CREATE TYPE step_begin AS (
 CREATE TYPE step_commit AS (
     tenant text, session_id text, run text, idem text, version bigint, head text, line text, take text[], usage text,
     used budget_use, progress text, status_text text, reply text, nodes jsonb, once jsonb, events jsonb);
-CREATE TYPE retry_note AS (tenant text, session_id text, retry text, events jsonb);
 
 -- a tool call, or a command that checks a result
 CREATE TYPE tool_claim AS (
     tenant text, session_id text, run text, node text, call_index integer, tool text, actor text, effect text, holder text,
     attempt integer, asks boolean, kind text, description text, command text, withheld boolean, called jsonb,
     unknown text, lost jsonb, spent text, refused jsonb);
-CREATE TYPE tool_hold AS (
-    tenant text, session_id text, run text, node text, call_index integer, holder text, attempt integer, remote text);
 CREATE TYPE tool_commit AS (
     tenant text, session_id text, run text, node text, call_index integer, actor text, holder text, attempt integer,
     state text, result text, description text, progress text, status_text text, plan text, files jsonb,

@@ -16,7 +16,6 @@ from domain.sessions.session import CallState, Effect, EffectKind, Reason, Sessi
 from domain.sessions.writes import (
     Acceptance,
     NewBudget,
-    RetryNote,
 )
 from store import events, input_requests, mailbox, messages, notifications, resets, sessions, tool_calls
 from store.database import Pool
@@ -133,7 +132,7 @@ async def test_call_repeated_beside_another_does_not_deadlock(pool: Pool, accept
     await messages.commit_step(pool, step(ref, new_id(), 5, "x"))
     received = [EventRow.of(ref, MessageReceived(kind="user", author="x", preview="x"))]
     retry = ModelRetry(step=1, attempt=1, model="m", reason="overloaded", next_at=datetime.now(UTC))
-    await messages.note_retry(pool, RetryNote(tenant=ref.tenant, session_id=ref.session_id, retry=retry))
+    await messages.note_retry(pool, EventRow.of(ref, retry))
     async with held(pool, "sessions", f"id = '{ref.session_id}'") as others:
         await others.begin(messages.commit_step(pool, step(ref, new_id(), 7, "y")))
         await others.begin(messages.begin_step(pool, begin(ref, new_id(), 2, events=received)))

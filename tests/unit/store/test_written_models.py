@@ -39,13 +39,11 @@ from domain.sessions.writes import (
     RequestAnswer,
     RequestOpening,
     RequestSettlement,
-    RetryNote,
     SessionEnding,
     StepBegin,
     StepCommit,
     ToolClaim,
     ToolCommit,
-    ToolHold,
 )
 from domain.triggers import TriggerRules
 from settings import ROOT
@@ -64,8 +62,6 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
     "commit_tool": ToolCommit,
     "enter_budget": NewBudget,
     "finish_session": SessionEnding,
-    "hold_tool": ToolHold,
-    "note_retry": RetryNote,
     "open_request": RequestOpening,
     "record_acceptance": AcceptanceRecord,
     "record_attempt": AttemptRecord,
