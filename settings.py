@@ -105,7 +105,6 @@ class Settings:
     max_tree_tokens: int | None = None
     max_tree_cost_usd: float | None = None
     max_tree_tool_calls: int | None = None
-    max_tree_sessions: int | None = None
     subagent_depth: int = 1  # how deep subagents may nest, unless a definition sets it
     max_questions: int = 20  # input requests one session may make
     retention_ms: int = 30 * 24 * 3_600_000  # of content after a session has ended, unless the task sets it

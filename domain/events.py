@@ -453,7 +453,7 @@ class BudgetLow(Event):
 
     type = "budget_low"
     scope: Scope
-    budget: str  # steps | tokens | cost_usd | tool_calls | ttl | sessions
+    budget: str  # steps | tokens | cost_usd | tool_calls | ttl
     limit: float
     left: float
 

@@ -220,7 +220,7 @@ def _stale(trail: Sequence[str]) -> int:
 
 LEAST_REPLY = 256  # tokens; a budget with less room than this counts as spent
 TTL = "ttl"
-KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls": "tool calls", "sessions": "sessions"}
+KINDS = {"steps": "steps", "tokens": "tokens", "cost_usd": "money", "tool_calls": "tool calls"}
 
 
 class BudgetLimits(Frozen):
@@ -231,7 +231,6 @@ class BudgetLimits(Frozen):
     max_tokens: int | None = None
     max_cost_usd: float | None = None
     max_tool_calls: int | None = None
-    max_sessions: int | None = None
 
 
 class TreeBudget(BudgetLimits):
@@ -241,7 +240,6 @@ class TreeBudget(BudgetLimits):
     tokens: int = 0
     cost_usd: float = 0.0
     tool_calls: int = 0
-    sessions: int = 0
 
     def shares(self) -> "list[Share]":
         figures = [(kind, getattr(self, f"max_{kind}"), getattr(self, kind)) for kind in KINDS]

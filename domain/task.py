@@ -102,15 +102,9 @@ class TaskLimits(MostUsed):
     ttl: int | None = Field(default=None, ge=1_000, description="execution limit in milliseconds")
 
 
-class TreeLimits(MostUsed):
+class TreeConfig(MostUsed):
     """The most that a task and all its subagents, at any depth, may use together."""
 
-    max_sessions: int | None = Field(
-        default=None, ge=1, le=2**31 - 1, description="the task's own and those of its subagents"
-    )
-
-
-class TreeConfig(TreeLimits):
     ttl: int | None = Field(default=None, ge=1_000, le=MAX_RETENTION_MS, description="milliseconds")
 
 

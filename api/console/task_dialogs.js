@@ -58,7 +58,7 @@ export async function rerunDialog(id, record, from) {
 }
 
 const MINUTE_MS = 60_000;
-const FIELDS = { steps: "max_steps", tokens: "max_tokens", cost_usd: "max_cost_usd", tool_calls: "max_tool_calls", sessions: "max_sessions", ttl: "ttl" };
+const FIELDS = { steps: "max_steps", tokens: "max_tokens", cost_usd: "max_cost_usd", tool_calls: "max_tool_calls", ttl: "ttl" };
 
 export function raiseDialog(id, budget, done) {
   dialog("Raise the budget", (close) => {

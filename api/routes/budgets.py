@@ -16,7 +16,7 @@ from api.openapi import BODY, problems, ref, request_body
 from api.submission.rules import tree_ceilings
 from domain.errors import Conflict, Invalid
 from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
-from domain.task import TaskLimits, TreeLimits
+from domain.task import MostUsed, TaskLimits
 from settings import Settings
 from store import budgets, threads, tool_calls
 from store.sessions import SessionRow, get
@@ -24,7 +24,7 @@ from store.sessions import SessionRow, get
 log = logging.getLogger("errand.api")
 router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
 ENDED = "The task has ended; run it again, or send another message."
-Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls, ttl (milliseconds) or sessions")]
+Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls or ttl (milliseconds)")]
 FIELDS = {
     "ttl": "ttl_ms",
     "max_steps": "steps",
@@ -37,7 +37,7 @@ FIELDS = {
 class RaiseBudget(TaskLimits):
     """New limits, not additions, so that a repetition changes nothing."""
 
-    tree: TreeLimits | None = Field(default=None, description="of the conversation")
+    tree: MostUsed | None = Field(default=None, description="of the conversation")
 
     def to_raise(self) -> Raise:
         given = {kind: getattr(self, name) for name, kind in FIELDS.items()}

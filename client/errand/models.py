@@ -763,7 +763,7 @@ def every_step(steps: list[StepTrace]) -> Iterator[StepTrace]:
 class BudgetLine(Model):
     """One limit and its use. An unlimited amount has no line."""
 
-    budget: str = Field(description="steps, tokens, cost_usd, tool_calls, ttl (milliseconds) or sessions")
+    budget: str = Field(description="steps, tokens, cost_usd, tool_calls or ttl (milliseconds)")
     limit: float
     used: float
     left: float

@@ -16,8 +16,7 @@ BEGIN
     DELETE FROM reservations WHERE tenant = p_tenant AND session_id = p_session AND line = p_line;
     SELECT jsonb_agg(jsonb_build_object('budget', name, 'limit', most, 'left', greatest(most - used, 0))) INTO low
       FROM (VALUES ('steps', b.max_steps::double precision, b.steps::double precision), ('tokens', b.max_tokens, b.tokens),
-                   ('cost_usd', b.max_cost_usd, b.cost_usd), ('tool_calls', b.max_tool_calls, b.tool_calls),
-                   ('sessions', b.max_sessions, b.sessions)) AS v(name, most, used)
+                   ('cost_usd', b.max_cost_usd, b.cost_usd), ('tool_calls', b.max_tool_calls, b.tool_calls)) AS v(name, most, used)
      WHERE most - used <= most * b.low_percent / 100 AND NOT name = ANY (b.low_reported);
     IF low IS NULL THEN RETURN; END IF;
     UPDATE budgets SET low_reported = low_reported || ARRAY(SELECT one ->> 'budget' FROM jsonb_array_elements(low) one)

@@ -306,12 +306,10 @@ CREATE TABLE budgets (
     max_tokens      bigint,
     max_cost_usd    double precision,
     max_tool_calls  bigint,
-    max_sessions    bigint,
     steps           bigint           NOT NULL,           -- used
     tokens          bigint           NOT NULL,
     cost_usd        double precision NOT NULL,
     tool_calls      bigint           NOT NULL,
-    sessions        bigint           NOT NULL,
     low_percent     integer          NOT NULL,
     low_reported    text[]           NOT NULL DEFAULT '{}', -- which limits watchers know to be low
     PRIMARY KEY (tenant, conversation_id)
@@ -911,7 +909,7 @@ CREATE TYPE acceptance AS (
     parent_thread_id text, thread_name text, face jsonb, credentials jsonb);
 CREATE TYPE new_budget AS (
     deadline timestamptz, max_steps bigint, max_tokens bigint, max_cost_usd double precision, max_tool_calls bigint,
-    max_sessions bigint, low_percent integer, "default" boolean);
+    low_percent integer, "default" boolean);
 CREATE TYPE queued_begin AS (tenant text, session_id text, take text[]);
 CREATE TYPE session_ref AS (tenant text, session_id text, conversation_id text);
 CREATE TYPE session_ending AS (

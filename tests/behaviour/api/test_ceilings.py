@@ -10,7 +10,7 @@ from settings import Settings
 from store.database import Pool
 from tests.behaviour.api.conftest import serving, submitted
 
-CEILINGS: dict[str, Any] = {"max_tree_tokens": 1_000_000, "max_tree_sessions": 20, "max_tree_cost_usd": 5.0}
+CEILINGS: dict[str, Any] = {"max_tree_tokens": 1_000_000, "max_tree_cost_usd": 5.0}
 
 
 async def limits(client: httpx2.AsyncClient, task_id: str) -> dict[str, float] | None:
@@ -21,7 +21,7 @@ async def limits(client: httpx2.AsyncClient, task_id: str) -> dict[str, float] |
 async def test_a_conversation_never_has_more_than_the_platform_allows(
     settings: Settings, pool: Pool, api: httpx2.AsyncClient
 ) -> None:
-    most = {"tokens": 1_000_000.0, "sessions": 20.0, "cost_usd": 5.0}
+    most = {"tokens": 1_000_000.0, "cost_usd": 5.0}
     async with serving(replace(settings, **CEILINGS)) as url, httpx2.AsyncClient(base_url=url, timeout=20) as bounded:
         assert await limits(bounded, await submitted(bounded)) == most
         less = await submitted(bounded, config={"tree": {"max_tokens": 50_000, "max_steps": 9}})

@@ -61,22 +61,6 @@ async def test_parent_learns_that_a_budget_ended_its_subagent(bounded: Stack) ->
     assert "budget of steps" in returned["preview"]
 
 
-async def test_a_subagent_that_the_tree_cannot_afford_is_never_started(bounded: Stack) -> None:
-    spec = {"tree": {"max_sessions": 2}}
-    many = chain([async_task(say(), "small")], [async_task(say(), "small")], [task(say(), "small")])
-    talk = await Talk.done(bounded, many, "thrifty", config=spec)
-    launched, *refused = await talk.results()
-    assert launched.startswith("task_id: ")
-    assert len(refused) == 2 and all("nothing was started" in text for text in refused)
-    side_by_side = await Talk.done(bounded, chain([async_task(say(), "small")] * 3), "thrifty", config=spec)
-    results = await side_by_side.results()
-    assert sum(text.startswith("task_id: ") for text in results) == 1
-    assert sum("nothing was started" in text for text in results) == 2
-    for one in (talk, side_by_side):
-        await one.rest()
-        assert len(await one.children()) == 1
-
-
 async def test_tool_calls_of_the_tree_are_counted_before_they_run(bounded: Stack) -> None:
     spec = {"tree": {"max_tool_calls": 6}}  # three calls to start the subagents, three calls of the subagents
     talk = await Talk.done(bounded, chain([async_task(WRITES, "small")] * 3), "thrifty", config=spec)
@@ -125,7 +109,7 @@ async def test_conversation_with_a_spent_budget_refuses_turns_until_it_is_raised
         ({"ttl": 6_000, "tree": {"ttl": 5_000}}, "/config/ttl"),
         ({"ttl": 5_000, "input_timeout": 6_000}, "/config/input_timeout"),
         ({"max_tool_calls": 0}, "/config/max_tool_calls"),
-        ({"tree": {"max_sessions": -1}}, "/config/tree/max_sessions"),
+        ({"tree": {"max_steps": -1}}, "/config/tree/max_steps"),
         ({"model": "unheard-of", "tree": {"max_cost_usd": 1}}, "/config/tree/max_cost_usd"),
     ],
     ids=str,

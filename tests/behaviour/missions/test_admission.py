@@ -225,7 +225,7 @@ async def test_turns_of_callers_and_other_schedules_in_a_mission_are_runs_of_it(
     held = await trigger(stack, other["id"])
     assert (held["status"], held["reason"]) == ("skipped", "the mission is paused: holiday")
     await stack.http.post(f"/schedules/{made['id']}/resume")
-    tree = {"max_tokens": 900_000, "max_cost_usd": 0.5, "max_tool_calls": 7, "max_sessions": 9}
+    tree = {"max_tokens": 900_000, "max_cost_usd": 0.5, "max_tool_calls": 7}
     wide = {"input": say("last"), "transport": "stream", "config": {"tree": tree}}
     last = await stack.http.post(f"/conversations/{own}/messages", json=wide)
     assert last.status_code == 202, last.text

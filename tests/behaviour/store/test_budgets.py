@@ -77,7 +77,6 @@ LIMITS: dict[str, tuple[Any, dict[str, Any], str | None]] = {
     "max_steps": (3, {"steps": 3}, "steps"),
     "max_tokens": (500, {"tokens": 500}, "tokens"),
     "max_cost_usd": (0.25, {"cost_usd": 0.25}, "money"),
-    "max_sessions": (1, {}, "sessions"),
     "max_tool_calls": (2, {"tool_calls": 2}, None),
 }
 
@@ -120,12 +119,11 @@ async def test_budget_that_is_set_later_counts_what_was_used_before_and_replaces
     far = datetime.now(UTC) + timedelta(days=1)
     every: dict[str, Any] = {
         **{"deadline": far, "max_steps": 100, "max_tokens": 90_000, "max_cost_usd": 8.0, "max_tool_calls": 70},
-        **{"max_sessions": 60},
     }
     second = new_session(first.id)
     await sessions.accept(pool, Acceptance(session=second, budget=NewBudget(**every)))
     tree = await tree_of(pool, first.ref)
-    used = {"steps": 7, "tokens": 4_321, "cost_usd": 0.5, "tool_calls": 6, "sessions": 2}
+    used = {"steps": 7, "tokens": 4_321, "cost_usd": 0.5, "tool_calls": 6}
     assert tree.model_dump() == {**every, **used}
     await sessions.finish_session(pool, ending(second.ref, Reason.GOAL_REACHED))
     # the platform's ceilings change no budget that exists; one that a caller gives replaces every limit

@@ -186,9 +186,9 @@ def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
     limits = Limits(steps=10, tokens=1_000, cost_usd=0.5, tool_calls=5, ttl_ms=60_000)
     used = Usage(input_tokens=900, tool_invocations=1, cost_usd=0.1)
     own = shares(limits, 9, used, Share(kind="ttl", limit=60_000, used=30_000))
-    assert budget_note(own, [Share(kind="sessions", limit=3, used=1)]) == (
+    assert budget_note(own, [Share(kind="tool_calls", limit=3, used=1)]) == (
         "<budget>Left to this session: 1 step, 100 tokens, $0.4000, 4 tool calls, 30 seconds. "
-        "Left to you and all subagents together: 2 sessions.</budget>"
+        "Left to you and all subagents together: 2 tool calls.</budget>"
     )
     assert [one.kind for one in own if one.low(20)] == ["steps", "tokens"]
     assert [one.kind for one in shares(limits, 0, Usage(cost_usd=None)) if one.low(20)] == ["cost_usd"]
@@ -197,7 +197,7 @@ def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
 FIELDS = ("ttl_ms", "steps", "tokens", "cost_usd", "tool_calls")
 
 
-@pytest.mark.parametrize("kind", [*FIELDS, "sessions"])
+@pytest.mark.parametrize("kind", FIELDS)
 @pytest.mark.parametrize(
     ("wanted", "before", "changed"), [(11, 10, True), (10, 10, False), (9, 10, False), (11, None, False)]
 )

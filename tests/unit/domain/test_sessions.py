@@ -46,7 +46,6 @@ LOWER: dict[str, tuple[Any, Any]] = {
     "max_tokens": (100, 200),
     "max_cost_usd": (0.1, 0.2),
     "max_tool_calls": (1, 2),
-    "max_sessions": (5, 6),
 }
 
 
