@@ -40,7 +40,6 @@ CONNECTIONS = {
         "api/app.py::_run_services connect",
         "api/replay_program.py::verdicts connect",
         "store/database.py::connect connect",
-        "store/notifications.py::listen connect",
         "store/events.py::listen connect",
         "store/migrate.py::migrate connect",
         "worker.py:: connect",
