@@ -3,36 +3,71 @@
 import asyncio
 import re
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anthropic
 import httpx2
 import pytest
+import pytest_asyncio
 from anthropic import AsyncAnthropic
 
-from tests.behaviour.offline.conftest import LIST_FILES, MODEL, Ask, Requests, text_of
 from tests.support.stack import eventually
 
+MODEL = "claude-haiku-4-5"
+LIST_FILES = {"name": "list_files", "input_schema": {"type": "object"}}
 USER = [{"role": "user", "content": "[[script:echo]] hi"}]
 CALL = {"type": "tool_use", "id": "toolu_a", "name": "list_files", "input": {}}
 ANSWER = {"type": "tool_result", "tool_use_id": "toolu_a", "content": "x"}
 
 
-async def test_streamed_and_whole_answers_agree(ask: Ask, client: AsyncAnthropic) -> None:
-    question = "[[script:echo]] Grüße from a streaming test, with several words in it"
-    streamed = await ask(question)
-    whole = await client.messages.create(
-        model=MODEL, max_tokens=4_096, messages=[{"role": "user", "content": question}]
-    )
-    assert text_of(streamed) == text_of(whole) == "Grüße from a streaming test, with several words in it"
-    assert streamed.stop_reason == whole.stop_reason == "end_turn"
-    assert streamed.usage.output_tokens == whole.usage.output_tokens > 0
+@pytest_asyncio.fixture(scope="module")
+async def url() -> AsyncIterator[str]:
+    command = (sys.executable, "-m", "offline", "--port", "0")
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 10) in (0, -15)
 
 
-async def test_reply_longer_than_max_tokens_is_cut(ask: Ask) -> None:
-    reply = await ask("[[script:say words=500]]", max_tokens=10)
-    assert reply.stop_reason == "max_tokens"
-    assert len(text_of(reply)) == 40
+def text_of(message: Any) -> str:
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+async def test_answers_and_the_outcome_of_each_request(url: str) -> None:
+    question: Any = [{"role": "user", "content": "[[script:say text=größte words=9]]"}]
+    leaving: Any = [{"role": "user", "content": "[[script:say words=900 delay=0.05]] leaving"}]
+
+    async def log(contains: str) -> list[dict[str, Any]]:
+        async with httpx2.AsyncClient() as http:
+            answer = await http.get(f"{url}/_requests", headers={"x-api-key": "k"}, params={"contains": contains})
+        found: list[dict[str, Any]] = answer.json()["requests"]
+        return found
+
+    async with AsyncAnthropic(base_url=url, api_key="any", max_retries=0, timeout=10) as client:
+        async with client.messages.stream(model=MODEL, max_tokens=99, messages=question) as stream:
+            streamed = await stream.get_final_message()
+        whole = await client.messages.create(model=MODEL, max_tokens=99, messages=question)
+        assert text_of(streamed) == text_of(whole) == "größte"
+        assert streamed.stop_reason == whole.stop_reason == "end_turn"
+        assert streamed.usage.output_tokens == whole.usage.output_tokens > 0
+        first, second = await log("größte")
+        assert (first["model"], first["status"], first["outcome"]) == (MODEL, 200, "answered")
+        assert first["body"]["stream"] is True and "stream" not in second["body"]
+        cut = await client.messages.create(model=MODEL, max_tokens=1, messages=leaving)
+        assert (cut.stop_reason, text_of(cut)) == ("max_tokens", "word")
+        async with client.messages.stream(model=MODEL, max_tokens=9_000, messages=leaving) as stream:
+            async for _ in stream.text_stream:
+                break
+
+    async def left() -> bool:
+        return [one["outcome"] for one in await log("leaving")] == ["answered", "disconnected"]
+
+    assert await eventually(left)
 
 
 async def test_server_refuses_missing_and_invalid_keys(url: str) -> None:
@@ -84,37 +119,4 @@ async def test_server_refuses_what_the_real_api_refuses(url: str, change: dict[s
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
     assert answer.headers["request-id"] == answer.json()["request_id"]
-
     assert re.search(message, answer.json()["error"]["message"]), answer.json()
-
-
-async def test_request_log_has_the_outcome_of_each_request(
-    ask: Ask, client: AsyncAnthropic, requests: Requests
-) -> None:
-    await ask('[[script:echo]] logged "größte" words')
-    [entry] = await requests('logged "größte" words')
-    assert (entry["model"], entry["status"], entry["outcome"]) == (MODEL, 200, "answered")
-    assert entry["body"]["stream"] is True
-    messages: Any = [{"role": "user", "content": "[[script:say words=900 delay=0.05]] leaving"}]
-    async with client.messages.stream(model=MODEL, max_tokens=9_000, messages=messages) as stream:
-        async for _ in stream.text_stream:
-            break
-
-    async def left() -> bool:
-        return [one["outcome"] for one in await requests("leaving")] == ["disconnected"]
-
-    assert await eventually(left)
-
-
-async def test_server_runs_as_a_command() -> None:
-    command = (sys.executable, "-m", "offline", "--port", "0")
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
-        address = line.split()[-1]
-        async with httpx2.AsyncClient() as http:
-            assert (await http.get(f"{address}/healthz")).json() == {"status": "ok"}
-    finally:
-        process.terminate()
-        assert await asyncio.wait_for(process.wait(), 10) in (0, -15)

@@ -102,17 +102,6 @@ def test_an_unknown_field_names_the_known_ones() -> None:
     assert found["limits.stepz"].allowed == tuple(AgentLimits.model_fields)
 
 
-@pytest.mark.parametrize(
-    ("extra", "field"),
-    [
-        ('network: "yes"\n', "network"),
-        ("limits: {steps: 0}\n", "limits.steps"),
-    ],
-)
-def test_a_wrong_type_names_the_field(extra: str, field: str) -> None:
-    assert field in problems(agent_text(extra))
-
-
 def test_a_prompt_in_the_front_matter_is_refused() -> None:
     assert "below" in problems(agent_text("prompt: Help.\n"))["prompt"].message
 

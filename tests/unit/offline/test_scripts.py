@@ -43,12 +43,6 @@ def run(prompt: str, rounds: int = 50, **options: Any) -> tuple[list[Reply], Tra
     return replies, conversation(*messages, **options)
 
 
-def test_count_can_grow_the_context() -> None:
-    replies, _ = run("[[script:count n=3 grow=5000]]")
-    assert [reply.calls[0].name for reply in replies[:3]] == ["write_file", "read_file", "read_file"]
-    assert len(replies[0].calls[0].input["content"]) == 5_000
-
-
 def test_count_continues_after_a_summary_has_replaced_the_context() -> None:
     _, half = run("[[script:count n=5]]", rounds=3)
     replaced = answer(conversation(*[m["content"] for m in half.messages], tools=[])).text
@@ -58,13 +52,6 @@ def test_count_continues_after_a_summary_has_replaced_the_context() -> None:
     assert [len(reply.calls) for reply in replies] == [1, 1, 0]
     assert replies[-1].text.startswith("Counted 5 steps.")
     assert "5 tool calls so far" in answer(conversation(*[m["content"] for m in again.messages], tools=[])).text
-
-
-def test_steps_runs_its_replies_in_order() -> None:
-    replies, _ = run('[[script:steps json=[[{"name":"a"},{"name":"b","input":{"x":[1]}}],[{"name":"c"}]]]] go')
-    assert [[call.name for call in reply.calls] for reply in replies] == [["a", "b"], ["c"], []]
-    assert replies[0].calls[1].input == {"x": [1]}
-    assert replies[-1].text == "a returned: result of a\nb returned: result of b\nc returned: result of c"
 
 
 def test_forever_calls_a_tool_in_every_reply() -> None:
@@ -82,19 +69,6 @@ def test_forever_calls_a_tool_in_every_reply() -> None:
         assert "result of report_progress" in final.text
 
 
-def test_judge_requires_what_a_criterion_quotes() -> None:
-    case = (
-        "<task>\n[[script:count n=2]] say moon\n</task>\n\n<tool_results>\nsun\n</tool_results>\n\n"
-        '<answer>\nstars\n</answer>\n\n<criteria>\n1. says "stars" and "sun"\n2. says "moon"\n3. is good\n</criteria>'
-    )
-    [call] = answer(conversation(case, tools=[{"name": "give_verdict", "input_schema": {}}])).calls
-    assert [one["met"] for one in call.input["verdicts"]] == [True, False, True]
-
-
-def test_marker_in_the_system_prompt_chooses_the_script() -> None:
-    assert answer(conversation("hello there", system="Be brief. [[script:echo]]")).text == "hello there"
-
-
 def test_new_request_starts_a_new_script() -> None:
     _, first = run("[[script:count n=1]]")
     messages = [message["content"] for message in first.messages]
@@ -102,14 +76,6 @@ def test_new_request_starts_a_new_script() -> None:
     plain = answer(conversation(*messages, "Counted.", "And now?"))
     assert not plain.calls
     assert "And now?" in plain.text and "Counted." in plain.text
-
-
-def test_message_added_while_tools_ran_does_not_restart_the_script() -> None:
-    _, half = run("[[script:count n=2]]", rounds=1)
-    half.messages[-1]["content"].append({"type": "text", "text": "Please hurry."})
-    again = conversation(*[message["content"] for message in half.messages])
-    assert again.notes == ["Please hurry."]
-    assert answer(again).text == "Step 2 of 2."
 
 
 @pytest.mark.parametrize(

@@ -62,15 +62,6 @@ def test_cache_points_close_the_last_two_user_messages_and_the_system_prompt() -
     assert sent["system"] == [{"type": "text", "text": "Be brief.", **CACHE_POINT}]
 
 
-@pytest.mark.parametrize("last", [user(), assistant()])
-def test_notes_follow_all_that_can_be_cached(last: ModelMessage) -> None:
-    before = [user()] if last.role == "assistant" else []
-    sent = render_request(request(*before, last, notes=["one", "two"]))
-    check(sent)
-    assert sent["messages"][-1]["role"] == "user"
-    assert sent["messages"][-1]["content"][-2:] == [{"type": "text", "text": text} for text in ("one", "two")]
-
-
 def test_tools_and_thinking_are_requested_only_where_enabled() -> None:
     bare = render_request(request(user()))
     assert not {"tools", "tool_choice", "thinking"} & bare.keys() and bare["max_tokens"] == 100

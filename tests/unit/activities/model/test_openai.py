@@ -18,7 +18,6 @@ from domain.messages import (
     ModelMessage,
     ModelResponse,
     ModelSettings,
-    TextBlock,
     ToolCallBlock,
     ToolDefinition,
     ToolResultBlock,
@@ -39,20 +38,6 @@ def check(sent: dict[str, Any]) -> None:
     for message in sent["messages"]:
         read = MESSAGE.validate_python(message, strict=True)
         assert message.keys() - {"reasoning_content", "reasoning_details"} <= read.keys()
-
-
-def test_calls_and_results_have_the_form_of_the_api() -> None:
-    messages = [user(), assistant(TextBlock(text="y"), *CALLS), user(*RESULTS, TextBlock(text="and?"))]
-    sent = render_request(request(*messages, tools=[TOOL], notes=["For now."]))
-    check(sent)
-    assert [message["role"] for message in sent["messages"]] == [
-        *("system", "user", "assistant", "tool", "tool", "user")
-    ]
-    reply, first, second, last = sent["messages"][2:]
-    assert reply["content"] == "y" and [one["id"] for one in reply["tool_calls"]] == ["c1", "c2"]
-    assert reply["tool_calls"][0]["function"] == {"name": "bash", "arguments": '{"command":1}'}
-    assert (first["content"], second["content"]) == ("The call failed: (no output)", "ok")
-    assert [part["text"] for part in last["content"]] == ["and?", "For now."]
 
 
 @pytest.mark.parametrize(
