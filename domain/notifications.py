@@ -124,12 +124,9 @@ class DeliveryInput(BaseModel):
     span_s: float  # seconds during which to retry a delivery
 
 
-class DeliveryAttempt(BaseModel):
+class DeliveryAttempt(DeliveryInput):
     """An attempt to send the first delivery that waits in a lane."""
 
-    tenant: str
-    lane: str
-    span_s: float
     now: datetime
 
 

@@ -59,9 +59,7 @@ class NotificationDelivery:
         workflow.upsert_search_attributes([TENANT.value_set(start.tenant)])
         while True:
             self._now = False  # this attempt answers all signals so far, also the one sent with the start
-            outcome = await activity_calls.deliver(
-                DeliveryAttempt(tenant=start.tenant, lane=start.lane, span_s=start.span_s, now=workflow.now())
-            )
+            outcome = await activity_calls.deliver(DeliveryAttempt(**dict(start), now=workflow.now()))
             if outcome.wait_s is None and not self._now:  # a signal says that there is more by now
                 break
             if outcome.wait_s:

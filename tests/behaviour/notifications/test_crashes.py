@@ -35,18 +35,17 @@ async def happens(stack: Stack, task_id: str) -> None:
     await events.append(stack.pool, "", [EventRow.of(ref, low)])
 
 
-@pytest.mark.parametrize("part", ["worker", "temporal"])
-async def test_delivery_waits_for_a_part_that_is_away(
-    subscribers: Subscribers, receiver: Receiver, task_id: str, part: str
+async def test_delivery_waits_for_temporal_while_that_is_away(
+    subscribers: Subscribers, receiver: Receiver, task_id: str
 ) -> None:
-    """At that time only the outbox row exists."""
+    """At that time only the outbox row exists. A killed worker has a test with the replies in a channel."""
     made = await subscribers.subscribe(f"{receiver.url}/away")
-    before = subscribers.stack.pid(part)
+    before = subscribers.stack.pid("temporal")
     with subscribers.stack.frozen_supervisor():
-        subscribers.stack.signal(part, signal.SIGKILL)
+        subscribers.stack.signal("temporal", signal.SIGKILL)
         await happens(subscribers.stack, task_id)
         await asyncio.sleep(0.3)
         assert [one["status"] for one in await subscribers.deliveries(made)] == ["pending"]
-    await subscribers.stack.back(part, before)
+    await subscribers.stack.back("temporal", before)
     [request] = await receiver.got("/away")
     assert request.json["type"] == "budget_low" and request.json["data"]["budget"] == "tokens"

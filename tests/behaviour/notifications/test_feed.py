@@ -66,16 +66,20 @@ async def test_two_readers_that_reconnect_see_the_same_feed(subscribers: Subscri
     start = await at_rest(stack)
     live = asyncio.create_task(by_socket(stack, start, 4))
     for _ in range(2):
-        await stack.run("[[script:say text=x]]")
+        done = await stack.run("[[script:say text=x]]")
     first = await by_sse(stack, start, 3)
+    renamed = {"title": "y", "metadata": {"a": 1}}
+    assert (await stack.http.patch(f"/conversations/{done['task_id']}", json=renamed)).is_success
     for _ in range(2):
         await stack.run("[[script:say text=y]]")
-    rest = await by_sse(stack, first[-1]["number"], 5)
+    rest = await by_sse(stack, first[-1]["number"], 6)
     whole = (await page(stack, start))["items"]
-    assert first + rest == whole == await by_socket(stack, start, 8)
+    assert first + rest == whole == await by_socket(stack, start, 9)
     assert await live == whole[:4]
-    assert [one["number"] for one in whole] == list(range(start + 1, start + 9))
-    assert [one["type"] for one in whole] == ["session_started", "session_completed"] * 4
+    assert [one["number"] for one in whole] == list(range(start + 1, start + 10))
+    two = ["session_started", "session_completed"] * 2
+    assert [one["type"] for one in whole] == [*two, "conversation_updated", *two]
+    assert whole[4]["changed"] == ["metadata", "title"]
 
 
 async def test_feed_can_be_limited_to_own_tasks(subscribers: Subscribers) -> None:
