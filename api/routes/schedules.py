@@ -275,22 +275,20 @@ async def _check_schedule(call: Call, body: NewSchedule) -> Checked:
     if body.mission and body.mission.expires_at and body.mission.expires_at <= datetime.now(UTC):
         found = [finding("/mission/expires_at", "out_of_range", "must be in the future")]
         raise Invalid("A mission expires in the future.", type="invalid-time", errors=found)
-    excluded = [name for name in ("history", "history_session") if getattr(body.task.context, name)]
-    if body.conversation_id:
-        excluded += [name for name in ("files", "archives") if getattr(body.task.context, name)]
-    if excluded:
-        pointer = f"/task/context/{excluded[0]}"
-        raise Invalid(
-            "The conversation of the schedule has its own history and files.",
-            errors=[finding(pointer, "excluded", "not for a schedule of this conversation")],
-        )
-    if body.task.config.tree is not None:
-        problem = finding("/task/config/tree", "excluded", "runs have their own limits")
-        raise Invalid("A schedule's runs have their own limits.", errors=[problem])
+    refuse_parts(body.task, "history", "history_session", *(("files", "archives") if body.conversation_id else ()))
     if body.conversation_id is not None:
         await lookup.open_conversation(call, body.conversation_id)
     with pointers_moved("", "/task"):
         return await submit.check_task(call, body.task)
+
+
+def refuse_parts(task: TaskSpec, *parts: str) -> None:
+    """Refuse what a task that is repeated does not bring: these parts of its context, and limits of a tree."""
+    found = [f"context/{one}" for one in parts if getattr(task.context, one)]
+    found += ["config/tree"] if task.config.tree is not None else []
+    if found:
+        excluded = finding(f"/task/{found[0]}", "excluded", "not for a task that is repeated")
+        raise Invalid("Each run has the history, files and limits of its conversation.", errors=[excluded])
 
 
 def _run_session(call: Call, body: NewSchedule, task: Checked) -> NewSession:

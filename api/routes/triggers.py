@@ -20,6 +20,7 @@ from api.http.auth import Call, Reader, ServicesDep, Supervisor
 from api.http.body import accepts_json, decode_text, json_body, parse_json
 from api.http.problems import Unauthenticated, finding, pointers_moved
 from api.openapi import BODY, problems, ref, request_body
+from api.routes.schedules import refuse_parts
 from api.services import Services
 from api.submission import submit
 from api.submission.submit import SessionPlace
@@ -300,12 +301,7 @@ def _secret(body: NewTrigger, known: SignedTrigger | None) -> tuple[str, str | N
 async def _session(call: Call, name: str, body: NewTrigger) -> tuple[NewSession | None, str]:
     if body.task is None:
         return None, ""
-    context, config = body.task.context, body.task.config
-    parts = ("history", "history_session", "files", "archives")
-    excluded = [f"context/{one}" for one in parts if getattr(context, one)]
-    excluded += ["config/tree"] if config.tree is not None else []
-    if excluded:
-        raise _invalid(f"/task/{excluded[0]}", "excluded", "not for the task of a trigger")
+    refuse_parts(body.task, "history", "history_session", "files", "archives")
     if body.conversation_id is not None:
         await _check_conversation(call, body.conversation_id)
     with pointers_moved("", "/task"):
