@@ -1,8 +1,6 @@
 """Background work under faults: messages from channels, ticks, signed events, runs of missions."""
 
 import asyncio
-import hashlib
-import hmac
 import json
 from pathlib import Path
 from random import Random
@@ -12,6 +10,7 @@ from domain.ids import new_id
 from domain.sessions.session import TERMINAL
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.faults.caller import GIVE_UP, Accepted, Caller
+from tests.support import signing
 
 COUNT = 3
 MESSAGES = 6  # of each person
@@ -71,8 +70,7 @@ async def events(caller: Caller, random: Random, folder: Path) -> None:
 
     async def send(number: int) -> str:
         raw = json.dumps({"n": number}).encode()
-        signed = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
-        headers = {"X-Hub-Signature-256": f"sha256={signed}", "Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **signing.github(SECRET, raw)}
         answer = await caller.ask("POST", f"/triggers/{name}", content=raw, headers=headers)
         assert answer.status_code == 202, answer.text
         conversation_id: str = answer.json()["conversation_id"]

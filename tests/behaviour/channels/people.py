@@ -1,8 +1,5 @@
 """Helpers to write to an agent through a connector and to read its answers."""
 
-import base64
-import hashlib
-import hmac
 import json
 import time
 from typing import Any
@@ -14,8 +11,10 @@ from domain.ids import new_id
 from store import sessions
 from store.sessions import SessionRow
 from tests.behaviour.notifications.receivers import Receiver, Request
+from tests.support import signing
 from tests.support.stack import Stack, eventually
 
+JSON = {"content-type": "application/json"}
 ASKER: dict[str, Any] = {
     "name": "channel-asker",
     "description": "Asks people.",
@@ -77,16 +76,9 @@ class Service:
     ) -> httpx2.Response:
         """Build a request as the service sends it; it is signed without our code."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        message_id, at = message_id or new_id(), int(time.time()) if at is None else at
-        key = base64.b64decode((secret or self.secret).removeprefix("whsec_"))
-        digest = hmac.new(key, f"{message_id}.{at}.".encode() + raw, hashlib.sha256).digest()
-        headers = {
-            "content-type": "application/json",
-            "webhook-id": message_id,
-            "webhook-timestamp": str(at),
-            "webhook-signature": "v1," + base64.b64encode(digest).decode(),
-        }
-        return await self.stack.http.post(self.hook, content=raw, headers=headers)
+        sent = str(int(time.time()) if at is None else at)
+        headers = signing.standard(secret or self.secret, raw, message_id or new_id(), sent)
+        return await self.stack.http.post(self.hook, content=raw, headers={**JSON, **headers})
 
     async def replies(self, count: int, path: str = "/in") -> list[Request]:
         return await self.receiver.got(path, count)

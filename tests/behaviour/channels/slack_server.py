@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,6 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx2
 
+from tests.support import signing
 from tests.support.stack import eventually
 
 SIGNING, TOKEN = "8f742231b10e8888abcd99yyyzzz85a5", "xoxb-canary-1"
@@ -73,13 +72,8 @@ async def send(
     """Send a request in Slack's format; the payload of a button is sent as a form."""
     pressed = body.get("type") == "block_actions"
     raw = (urlencode({"payload": json.dumps(body)}) if pressed else json.dumps(body)).encode()
-    sent = str(int(time.time()) - age)
-    signed = hmac.new(secret.encode(), f"v0:{sent}:".encode() + raw, hashlib.sha256).hexdigest()
-    headers = {
-        "content-type": "application/x-www-form-urlencoded" if pressed else "application/json",
-        "x-slack-request-timestamp": sent,
-        "x-slack-signature": f"v0={signed}",
-    }
+    kind = "application/x-www-form-urlencoded" if pressed else "application/json"
+    headers = {"content-type": kind, **signing.slack(secret, raw, str(int(time.time()) - age))}
     return await http.post(hook, content=raw, headers=headers)
 
 

@@ -1,11 +1,8 @@
 """Real receivers on loopback: an HTTP server with configurable answers, and an SMTP server that keeps its messages."""
 
 import asyncio
-import base64
 import email
 import email.policy
-import hashlib
-import hmac
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +10,7 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Any
 
+from tests.support import signing
 from tests.support.stack import eventually
 from tests.support.web_server import response, web_server
 
@@ -29,10 +27,8 @@ class Request:
 
     def signed_by(self, secret: str) -> bool:
         """Verify the signature as a receiver would, without our code."""
-        signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + self.body
-        key = base64.b64decode(secret.removeprefix("whsec_"))
-        wanted = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-        return wanted in self.headers["webhook-signature"].split(" ")
+        wanted = signing.standard(secret, self.body, self.headers["webhook-id"], self.headers["webhook-timestamp"])
+        return wanted["webhook-signature"] in self.headers["webhook-signature"].split(" ")
 
 
 @dataclass

@@ -1,8 +1,6 @@
 """Connectors refuse requests that no real service would send, and never fail with another error."""
 
 import base64
-import hashlib
-import hmac
 import json
 from typing import Any
 from urllib.parse import urlencode
@@ -14,6 +12,7 @@ from connectors.slack import SlackConnector
 from connectors.webhook import WebhookConnector
 from domain.channels import ConnectorSecrets
 from domain.errors import Invalid, NotAllowed, Refusal
+from tests.support import signing
 
 NOW = 1_700_000_000.0
 KEY = base64.b64encode(b"0123456789abcdef").decode()
@@ -22,14 +21,12 @@ MESSAGE = {"channel_id": "room", "user_id": "ann", "text": "hello"}
 
 
 def webhook(body: bytes, *, at: str = "1700000000", message_id: str = "m1", signed: str | None = None) -> SignedRequest:
-    digest = hmac.new(b"0123456789abcdef", f"{message_id}.{at}.".encode() + body, hashlib.sha256).digest()
-    given = signed if signed is not None else "v1," + base64.b64encode(digest).decode()
-    return SignedRequest({"webhook-id": message_id, "webhook-timestamp": at, "webhook-signature": given}, body, NOW)
+    headers = signing.standard(WEBHOOK.signing, body, message_id, at)
+    return SignedRequest(headers if signed is None else {**headers, "webhook-signature": signed}, body, NOW)
 
 
 def slack(body: bytes, *, at: str = "1700000000", signed: str | None = None, form: bool = False) -> SignedRequest:
-    digest = hmac.new(SLACK.signing.encode(), f"v0:{at}:".encode() + body, hashlib.sha256).hexdigest()
-    headers = {"x-slack-request-timestamp": at, "x-slack-signature": signed if signed is not None else f"v0={digest}"}
+    headers = signing.slack(SLACK.signing, body, at) | ({} if signed is None else {"x-slack-signature": signed})
     kind = "application/x-www-form-urlencoded" if form else "application/json"
     return SignedRequest({**headers, "content-type": kind}, body, NOW)
 
