@@ -224,9 +224,10 @@ _PAUSE, _DROP, _HANG = "pause", "drop", "hang"  # the latter two are names of fa
 async def stream(
     message: dict[str, Any], faults: Faults, delay: float, entry: Entry, form: Form
 ) -> AsyncIterator[bytes]:
+    pause = faults.delay or delay
     ready: list[bytes] = []  # sent together, which takes the server and its client less than one by one
     try:
-        for part in _parts(message, faults, faults.delay or delay, entry, form):
+        for part in _parts(message, faults, entry, form, pauses=pause > 0):
             if isinstance(part, bytes):
                 ready.append(part)
                 continue
@@ -238,14 +239,14 @@ async def stream(
             if part == _HANG:
                 await asyncio.Event().wait()
             else:
-                await asyncio.sleep(faults.delay or delay)
+                await asyncio.sleep(pause)
         yield b"".join(ready)
         entry.outcome = "cut" if faults.stream == "cut" else "answered"
     finally:
         entry.outcome = "disconnected" if entry.outcome == "open" else entry.outcome
 
 
-def _parts(message: dict[str, Any], faults: Faults, delay: float, entry: Entry, form: Form) -> Iterator[bytes | str]:
+def _parts(message: dict[str, Any], faults: Faults, entry: Entry, form: Form, *, pauses: bool) -> Iterator[bytes | str]:
     """The events, and between them what interrupts the stream: a pause, a drop or a hang."""
     deltas, fault = 0, faults.stream
     for name, data in form.events(message):
@@ -258,7 +259,7 @@ def _parts(message: dict[str, Any], faults: Faults, delay: float, entry: Entry, 
                 return
             if fault in (_DROP, _HANG):
                 yield fault
-        if is_delta and delay:
+        if is_delta and pauses:
             yield _PAUSE
         if is_delta and fault == "malformed_tool_json":
             form.break_arguments(data)

@@ -210,9 +210,9 @@ def honest_answer(transcript: Transcript) -> str:
     return (
         "This is the offline stand-in, not a language model: it answers from scripts, and none of them knows "
         f"this request. It saw {', '.join(seen)}.\n\n"
-        "Requests it can really work on: ask the assistant for a program that computes primes, squares or Fibonacci "
-        "numbers, for a look around the workspace, or to ask the researcher something; give the researcher a question "
-        "about lighthouses or files in the workspace; give the code-reviewer some code; give the orchestrator a goal."
+        "Requests it can really work on: ask the assistant for a program that computes primes, for a look around the "
+        "workspace, or to ask the researcher something; give the researcher a question about lighthouses or files in "
+        "the workspace; give the code-reviewer some code; give the orchestrator files."
         "\n\nTo connect a real model, set ANTHROPIC_API_KEY or OPENAI_API_KEY (or the address of another endpoint with "
         "one of these APIs, as docs/agents.md has it) and start again."
     )
