@@ -30,7 +30,7 @@ async def test_a_checkout_is_sent_changed_compared_and_applied(stack: Stack, tmp
     make_repository(shop, {"numbers.txt": "1\n", "below/x.txt": "x\n"})
     (shop / "notes.txt").write_text("not committed\n")
     code, said = await errand(stack, tmp_path, "run", "tester", WORK, "--repo", str(shop))
-    assert code == 0 and "the repository is ready" in said, said
+    assert code == 0 and "repository ready: " in said, said
     twice = ("run", "tester", WORK, "--repo", str(shop), "--ref", "main", "--ref", "next")
     assert (await errand(stack, tmp_path, *twice))[0] == Exit.USAGE
     assert "not committed" in said and git(shop, "status", "--short") == "?? notes.txt"
