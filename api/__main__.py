@@ -1,7 +1,6 @@
 """The API as a program (`python -m api`), at the address in the settings."""
 
 import asyncio
-import gc
 import logging
 import sys
 
@@ -58,11 +57,8 @@ def main() -> None:
     except SettingsError as error:
         logging.getLogger("errand.api").error("%s", error)
         sys.exit(MISCONFIGURED)
-    gc.disable()  # imports make no garbage, and no collection needs to visit their objects
-    from api.app import app
+    from api.app import app  # only with valid settings
 
-    gc.freeze()
-    gc.enable()
     uvicorn.run(
         app,
         host=settings.host,

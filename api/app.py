@@ -49,7 +49,7 @@ from api.routes import (
     variables,
 )
 from api.services import Services
-from api.streams.feeds import EventListener, Pages, StreamSlots
+from api.streams.feeds import EventListener, StreamSlots
 from api.submission.submit import Starts, WaitingBound
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError
@@ -64,10 +64,10 @@ log = logging.getLogger("errand.api")
 CLOSING_SECONDS = 2.0
 ROUTERS = (
     *(tasks.router, record.router, input_requests.router, steering.router, events.router, reruns.router),
-    *(budgets.router, variables.router, conversations.router, notifications.router, notifications.json_router),
+    *(budgets.router, variables.router, conversations.router, notifications.router),
     *(schedules.router, triggers.router, channels.router, agents.router, files.router),
     *(credentials.router, environments.router),
-    *(operations.router, operations.codec_router, console.router, responses.router, mcp.router),
+    *(operations.router, console.router, responses.router, mcp.router),
 )
 
 
@@ -91,7 +91,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.add_middleware(RequestMiddleware)
-    openapi.install(app)
+    openapi.install(app, ROUTERS)
     return app
 
 
@@ -136,7 +136,6 @@ async def _run_services(settings: Settings) -> AsyncIterator[Services]:
         starts=Starts(pool, workflows),
         waiting_bound=WaitingBound(pool, settings.waiting_tasks),
         listener=listener,
-        pages=Pages(pool),
         prices=prices,
         keys=keys,
         shared_variables=SharedVariables(keys, dict(one.split("=", 1) for one in settings.variables)),

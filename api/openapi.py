@@ -1,10 +1,16 @@
 """Additions to the generated OpenAPI document: problems, and bodies that the API parses itself."""
 
-from fastapi import FastAPI
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.http.body import JsonBody
 from api.http.problems import Problem
 from domain.json_object import JsonObject
 
@@ -14,23 +20,6 @@ Every refusal is an RFC 9457 problem (`application/problem+json`); a refused req
 Lists have cursors. A POST that starts a session takes an `Idempotency-Key`: the same key with the same body returns
 the same session."""
 _models: dict[str, type[BaseModel]] = {}  # all that a route refers to
-_DESCRIPTIONS = {
-    400: "The request cannot be read",
-    401: "No valid key",
-    403: "The key lacks the right",
-    404: "Nothing has this id",
-    406: "The response has no media type that the caller accepts",
-    408: "The body arrived too slowly",
-    409: "The current state does not allow it",
-    410: "It was removed",
-    413: "Too large",
-    414: "The URL is too long",
-    415: "The media type is not supported",
-    422: "The request is well-formed but not valid",
-    429: "Too many requests or live tasks; see Retry-After",
-    431: "The headers are too large",
-    503: "A dependency is unreachable; see Retry-After",
-}
 _ALWAYS = (400, 401, 403, 406, 414, 429, 431, 503)
 BODY = (408, 413, 415, 422)
 
@@ -62,24 +51,36 @@ def ref(model: type[BaseModel]) -> dict[str, str]:
 
 
 def problems(*statuses: int) -> Responses:
-    """The `responses` of a route: its problems."""
+    """The `responses` of a route: problems that do not follow from its form."""
     content = {"application/problem+json": {"schema": ref(Problem)}}
     return {
-        status: {"description": _DESCRIPTIONS[status], "content": content} for status in sorted({*_ALWAYS, *statuses})
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in sorted({*_ALWAYS, *statuses})
     }
 
 
-def request_body(content: JsonObject, *, required: bool = True) -> JsonObject:
-    return {"requestBody": {"required": required, "content": content}}
+def describe_body(body: JsonBody[Any]) -> JsonObject:
+    content = {"application/json": {"schema": ref(body.model), **body.examples}}
+    return {"required": not body.optional, "content": content}
 
 
-def install(app: FastAPI) -> None:
+def request_body(content: JsonObject) -> JsonObject:
+    """The body of a route that reads it itself."""
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     def openapi() -> JsonObject:
         # built at the first request, because it takes long and most processes never need it
         if app.openapi_schema is None:
             document = get_openapi(
                 title="Errand", version="0.1.0", description=_DESCRIPTION, routes=app.routes, tags=TAGS
             )
+            for router in routers:
+                for route in router.routes:
+                    if isinstance(route, APIRoute) and route.include_in_schema:
+                        for method in route.methods or ():
+                            _complete(document["paths"][route.path][method.lower()], route)
             _, extra = models_json_schema(
                 [(model, "validation") for model in _models.values()], ref_template="#/components/schemas/{model}"
             )
@@ -87,21 +88,27 @@ def install(app: FastAPI) -> None:
             for name, schema in extra["$defs"].items():
                 # FastAPI's own schema of the same name stays, because its references point to it
                 schemas.setdefault(name, schema)
-            _correct(document)
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
             app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _correct(document: JsonObject) -> None:
-    """Remove the 422 that FastAPI adds to each route with parameters (ours are problems, and listed where they occur),
-    and make the key optional, as it is on loopback."""
-    for name in ("HTTPValidationError", "ValidationError"):
-        document["components"]["schemas"].pop(name, None)
-    for methods in document["paths"].values():
-        for operation in methods.values():
-            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
-                del operation["responses"]["422"]
-            if "security" in operation:
-                operation["security"].append({})
+def _complete(operation: JsonObject, route: APIRoute) -> None:
+    """Add what the framework does not know of a route: its body, and the refusals that follow from its form."""
+    bodies = [one.call for one in route.dependant.dependencies if isinstance(one.call, JsonBody)]
+    refusals = [404] if "{" in route.path else []
+    if any(one["in"] == "query" for one in operation.get("parameters", ())):
+        refusals.append(422)
+    for body in bodies:
+        operation["requestBody"] = describe_body(body)
+        refusals += BODY
+    responses = operation["responses"]
+    if "application/json" in responses.get("422", {}).get("content", {}):
+        del responses["422"]  # the framework's own
+    if "security" in operation:
+        operation["security"].append({})  # on loopback no key is needed
+        described = {str(status): response for status, response in problems(*refusals).items()}
+        operation["responses"] = dict(sorted({**described, **responses}.items()))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from api.http.metrics import Metrics
 from api.http.transfers import Transfers
-from api.streams.feeds import EventListener, Pages, StreamSlots
+from api.streams.feeds import EventListener, StreamSlots
 from domain.agents.models import PriceTable
 from domain.sealing import KeyRing
 from settings import Settings
@@ -28,7 +28,6 @@ class Services:
     starts: "Starts"
     waiting_bound: "WaitingBound"
     listener: EventListener
-    pages: Pages
     prices: PriceTable
     keys: KeyRing  # encrypt secrets before they are stored
     shared_variables: SharedVariables

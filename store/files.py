@@ -156,16 +156,6 @@ async def find(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, File]:
     return {row["id"]: File(**row) for row in rows}
 
 
-async def uploads(pool: Pool, tenant: str, *, created_by: str | None, before_id: str | None, limit: int) -> list[File]:
-    """Uploaded files, the newest first; `created_by`: only those of this key. Artifacts are listed with their task."""
-    sql = f"""SELECT {_COLUMNS} FROM files
-               WHERE tenant = $1 AND session_id IS NULL AND ($2::text IS NULL OR created_by = $2)
-                 AND ($3::text IS NULL OR id < $3)
-               ORDER BY id DESC LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, created_by, before_id, limit)
-    return [File(**row) for row in rows]
-
-
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
     """Its artifacts, without the files that only its model is shown."""
     sql = f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND type <> 'shown' ORDER BY id"

@@ -6,8 +6,7 @@ from errand import models
 from pydantic import Field, StringConstraints
 
 from api.http.body import check_input_length
-from api.http.problems import finding
-from domain.errors import Invalid
+from api.http.problems import refuse
 from domain.json_object import JsonObject
 from domain.sessions.session import DeliveryMode
 from domain.task import Id, Strict, TaskSpec, Text, Work
@@ -76,11 +75,7 @@ class ForkBody(Strict):
     """The body of POST /conversations/{id}/fork."""
 
     from_session: Id | None = Field(default=None, description="default: the latest session with a committed step")
-    execute: bool = Field(default=False, description="false: only copy the state; a later message continues from it")
-    agent: AgentName | None = None
-    input: Text | JsonObject | None = Field(default=None, description="required to execute")
     title: Title | None = None
-    transport: Transport = "stream"
     metadata: Metadata | None = None
 
 
@@ -97,17 +92,15 @@ def check_value(value: Any, settings: Settings) -> None:
     check_input_length(value, settings)
     transport = value.get("transport", "sse") if isinstance(value, dict) else "sse"
     if transport not in TRANSPORTS:
-        problem = finding("/transport", "unknown_transport", "there is no such transport", TRANSPORTS)
-        raise Invalid("There is no such transport.", type="unknown-transport", errors=[problem])
+        raise refuse("/transport", "unknown_transport", "there is none", TRANSPORTS, type="unknown-transport")
 
 
 def check_message(body: MessageBody) -> None:
     """Check that a message has an input or answers; only an existing conversation can wait for answers."""
     if body.input is None and body.answers is None:
-        raise Invalid(errors=[finding("/input", "missing", "this field is required")])
+        raise refuse("/input", "missing", "this field is required")
     if isinstance(body, RunBody) and body.answers is not None and (body.conversation_id is None or body.fork_from):
-        problem = finding("/answers", "excluded", "only an existing conversation can wait for answers")
-        raise Invalid("Nothing can wait for answers there.", errors=[problem])
+        raise refuse("/answers", "excluded", "only an existing conversation can wait for answers")
 
 
 def stream_key(session_id: str) -> str:

@@ -14,7 +14,7 @@ from api.http import lookup
 from api.http.auth import Call
 from api.http.body import choose_media_type
 from api.http.idempotency import IdempotencyKey, one_at_a_time
-from api.http.problems import finding
+from api.http.problems import refuse
 from api.openapi import Responses, problems
 from api.streams.feeds import Feed
 from api.streams.readers import stream_feed
@@ -61,16 +61,14 @@ async def run(
     if (before := await find_turn(call, key)) is not None:
         return before
     if body.context.history_session and (body.conversation_id or body.fork_from):
-        problem = finding("/context/history_session", "excluded", "the conversation already has its history")
-        raise Invalid("A further turn cannot bring its own history.", errors=[problem])
+        raise refuse("/context/history_session", "excluded", "the conversation already has its history")
     if body.fork_from is not None:
         source = await fork_source(call, body.fork_from, body.conversation_id)
         return await fork(call, body, source, key, face)
     if body.conversation_id is not None:
         return await further(call, body.conversation_id, body, key, face)
     if body.agent is None:
-        problem = finding("/agent", "missing", "a new conversation needs an agent")
-        raise Invalid("A new conversation needs an agent.", errors=[problem])
+        raise refuse("/agent", "missing", "a new conversation needs an agent")
     task = await submit.check_task(call, body.task(body.agent))
     previous = await rules.find_previous(call, task.spec)
     place = replace(_own_place(body), parent=previous, manifest=manifest or {}, face=face)

@@ -7,7 +7,6 @@ are requests without a key, and the console's cookie.
 import base64
 import binascii
 import functools
-import hashlib
 import math
 import os
 import pwd
@@ -26,9 +25,11 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
 
+from api.http.body import choose_media_type, services_of
 from api.http.problems import Unauthenticated, Unreadable
 from api.services import Services
 from domain.errors import NotAllowed, TooMany
@@ -45,7 +46,6 @@ MOST_FAILURES = 60  # per address and minute
 FAILURE_SECONDS = 60.0
 # an attacker with many addresses must not fill the memory; the oldest are forgotten first
 MOST_ADDRESSES = 10_000
-MOST_KEYS = 10_000
 COOKIE_NAME = "errand_console"
 COOKIE_SECONDS = 12 * 3_600
 LOCAL_KEY = "local"  # instead of a key's id: the token of the account that runs the server
@@ -130,16 +130,16 @@ class ConsoleCookie(BaseModel):
 
 
 class FailedKeys:
+    """Invalid keys by the address that they came from."""
+
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()  # address -> begin of its window, count
-        self._valid: OrderedDict[bytes, None] = OrderedDict()
 
-    def check(self, address: str, key: str) -> None:
-        """Refuse an address that failed too often. Keys that were valid before still pass, because others may share the
-        address."""
+    def check(self, address: str) -> None:
+        """Refuse an address that failed too often."""
         began, count = self._failures.get(address, (0.0, 0))
         left = began + FAILURE_SECONDS - time.monotonic()
-        if count >= MOST_FAILURES and left > 0 and _digest_of_key(key) not in self._valid:
+        if count >= MOST_FAILURES and left > 0:
             raise TooMany("Too many invalid keys came from this address.", retry_after=math.ceil(left))
 
     def note_failure(self, address: str) -> None:
@@ -149,18 +149,6 @@ class FailedKeys:
         self._failures[address] = (began, count + 1) if now < began + FAILURE_SECONDS else (now, 1)
         if len(self._failures) > MOST_ADDRESSES:
             self._failures.popitem(last=False)
-
-    def note_success(self, key: str) -> None:
-        digest = _digest_of_key(key)
-        self._valid[digest] = None
-        self._valid.move_to_end(digest)
-        if len(self._valid) > MOST_KEYS:
-            self._valid.popitem(last=False)
-
-
-def _digest_of_key(key: str) -> bytes:
-    # digests, so that no dump of this process's memory shows keys from here
-    return hashlib.sha256(key.encode(errors="replace")).digest()
 
 
 async def identify(
@@ -191,13 +179,12 @@ async def identify(
         return local_caller(scope, headers, token=True)
     address = (scope.get("client") or ("", 0))[0]
     # before the lookup, so that guessing costs the database nothing
-    failed.check(address, presented)
+    failed.check(address)
     used = await keys.use(services.pool, presented, settings.requests_per_minute)
     if used is None:
         # only now, because an unreachable database raises an error and must not lock out valid keys
         failed.note_failure(address)
         raise Unauthenticated()
-    failed.note_success(presented)
     return _caller(used, settings)
 
 
@@ -225,11 +212,6 @@ def _caller(used: Used, settings: Settings) -> Caller:
     return Caller(used.tenant, frozenset(used.rights), used.id, used.name)
 
 
-def services_of(request: Request) -> Services:
-    services: Services = request.app.state.services
-    return services
-
-
 async def _give_services(request: Request) -> Services:
     # a coroutine, because FastAPI runs plain functions in a thread
     return services_of(request)
@@ -246,7 +228,8 @@ _bearer = HTTPBearer(
 
 
 def needs(*rights: Right) -> Call:
-    """A dependency: the call, if its caller has one of these rights."""
+    """A dependency: the call, if its caller has one of these rights, and accepts the form of the response. A route with
+    other forms than JSON looks at that itself."""
 
     async def check(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None
@@ -254,6 +237,9 @@ def needs(*rights: Right) -> Call:
         # the middleware has identified the caller; `_bearer` is here only for the OpenAPI document
         call = Call(services_of(request), request.state.caller)
         call.check_rights(*rights)
+        route: APIRoute = request.scope["route"]
+        if route.include_in_schema and "content" not in route.responses.get(200, {}):
+            choose_media_type(request, "application/json")
         return call
 
     dependency: Call = Security(check)

@@ -5,13 +5,14 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, get_args
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, get_args
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
-from api.http.auth import services_of
-from api.http.problems import Finding, Unreadable, choices, finding
+from api.http.problems import Finding, Unreadable, choices, finding, refuse
+from api.services import Services
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from settings import Settings
@@ -28,7 +29,33 @@ M = TypeVar("M", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _UNCLEAN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
-_WEIGHT = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
+
+
+def services_of(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+@dataclass(frozen=True, eq=False)  # by identity: the framework puts dependencies in a dictionary
+class JsonBody(Generic[M]):
+    """The JSON body of a request as a model; `api.openapi` describes it. The checks raise their own refusals,
+    `check_value` first."""
+
+    model: type[M]
+    optional: bool
+    check_value: Callable[[Any, Settings], None] | None
+    check_model: Callable[[M], None] | None
+    examples: JsonObject  # for the document
+
+    async def __call__(self, request: Request) -> M:
+        settings = services_of(request).settings
+        value, raw = await read_json(request, settings.max_body_bytes, optional=self.optional)
+        if self.check_value is not None:
+            self.check_value(value, settings)
+        body = validate_body(self.model, value, raw)
+        if self.check_model is not None:
+            self.check_model(body)
+        return body
 
 
 def json_body(
@@ -37,20 +64,10 @@ def json_body(
     optional: bool = False,
     check_value: Callable[[Any, Settings], None] | None = None,
     check_model: Callable[[M], None] | None = None,
+    **examples: Any,
 ) -> M:
-    """A dependency: the request's JSON body as a model. The checks raise their own refusals, `check_value` first."""
-
-    async def read(request: Request) -> M:
-        settings = services_of(request).settings
-        value, raw = await read_json(request, settings.max_body_bytes, optional=optional)
-        if check_value is not None:
-            check_value(value, settings)
-        body = validate_body(model, value, raw)
-        if check_model is not None:
-            check_model(body)
-        return body
-
-    dependency: M = Depends(read)
+    """A dependency; `example` or `examples` are for the document."""
+    dependency: M = Depends(JsonBody(model, optional, check_value, check_model, examples))
     return dependency
 
 
@@ -214,8 +231,7 @@ def decode_text(raw: bytes) -> str:
 def check_text(text: str, pointer: str) -> str:
     """The text; refused if PostgreSQL could not store it, which allows neither NUL nor lone surrogates."""
     if _UNCLEAN.search(text):
-        found = finding(pointer, "control_character", "no control characters but tab and line ends, no lone surrogates")
-        raise Invalid("The text contains characters that are not allowed.", type="invalid-text", errors=[found])
+        raise refuse(pointer, "control_character", "no control characters, no surrogates", type="invalid-text")
     return text
 
 
@@ -264,7 +280,7 @@ def _check_value(root: Any) -> None:
         if isinstance(value, str):
             check_text(value, pointer)
         elif isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
-            raise Invalid(errors=[finding(pointer, "integer_range", f"integers must be within ±{MAX_INTEGER}")])
+            raise refuse(pointer, "integer_range", f"integers must be within ±{MAX_INTEGER}")
         elif isinstance(value, dict | list):
             members += len(value)
             if depth >= MAX_DEPTH or members > MAX_MEMBERS:
@@ -285,40 +301,11 @@ def join_pointer(pointer: str, key: str) -> str:
     return f"{pointer}/{key}" if _PLAIN_KEY.fullmatch(key) else pointer
 
 
-# The Accept header, against the media types that a route offers.
-
-
-async def accepts_json(request: Request) -> None:
-    choose_media_type(request, "application/json")
-
-
 def choose_media_type(request: Request, *offers: str) -> str:
-    """The offer that the caller prefers, or the first if it has no preference. 406 if it accepts none of them."""
-    header = request.headers.get("accept", "").strip() or "*/*"
-    ranges = [_parse_range(part) for part in header.split(",") if part.strip()]
-    weighed = [(_weight(ranges, offer), offer) for offer in offers]
-    best = max(weight for weight, _ in weighed)
-    if best <= 0:
-        raise Unreadable(
-            406, "not-acceptable", "The response is available in other media types only.", allowed=list(offers)
-        )
-    return next(offer for weight, offer in weighed if weight == best)
-
-
-def _parse_range(part: str) -> tuple[str, float]:
-    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-    weight = 1.0
-    for parameter in parameters:
-        if parameter.startswith("q="):
-            # an invalid weight counts as zero, so that such a range never wins by accident
-            weight = float(parameter[2:]) if _WEIGHT.fullmatch(parameter[2:]) else 0.0
-    return kind, weight
-
-
-def _weight(ranges: list[tuple[str, float]], offer: str) -> float:
-    """The most specific range that matches decides."""
-    for wanted in (offer, offer.split("/")[0] + "/*", "*/*"):
-        weights = [weight for kind, weight in ranges if kind == wanted]
-        if weights:
-            return max(weights)
-    return 0.0
+    """The first of the offers that the caller accepts. 406 if it accepts none of them."""
+    accepted = [part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(",")]
+    for wanted in filter(None, accepted if any(accepted) else ["*/*"]):
+        for offer in offers:
+            if wanted in (offer, offer.partition("/")[0] + "/*", "*/*"):
+                return offer
+    raise Unreadable(406, "not-acceptable", "The response has other media types.", allowed=list(offers))

@@ -1,6 +1,6 @@
 """Refusals and failures as RFC 9457 problems, which never repeat what the caller sent.
 
-`type` is `urn:errand:problem:<code>`; the codes are in TITLES.
+`type` is `urn:errand:problem:<code>`, and `title` the words of the code.
 """
 
 import logging
@@ -21,93 +21,6 @@ from store.database import TRANSIENT_ERRORS
 
 log = logging.getLogger("errand.api")
 URN = "urn:errand:problem:"
-TITLES = {
-    "already-terminal": "The task has ended",
-    "bad-request": "Bad request",
-    "bad-signature": "The signature is not valid",
-    "budget-spent": "The budget is spent",
-    "body-too-large": "The body is too large",
-    "conflict": "Conflict",
-    "content-removed": "The content was removed",
-    "conversation-busy": "The conversation is busy",
-    "conversation-terminated": "The conversation was terminated",
-    "credential-in-url": "A key must not be in the URL",
-    "cursor-ahead": "The cursor is ahead of the log",
-    "cursor-expired": "The cursor is too old",
-    "cursor-invalid": "The cursor is not valid",
-    "dependency-unavailable": "Temporarily unavailable",
-    "denied-by-rule": "A rule denies this",
-    "digest-mismatch": "The content does not match its digest",
-    "empty-message": "The message is empty",
-    "file-in-use": "The file is in use",
-    "fork-of-another-conversation": "The session belongs to another conversation",
-    "headers-too-large": "The headers are too large",
-    "idempotency-key-invalid": "The Idempotency-Key is not valid",
-    "idempotency-key-reused": "The Idempotency-Key was used for another request",
-    "input-too-long": "The input is too long",
-    "insufficient-scope": "The key lacks the right",
-    "internal": "Internal error",
-    "invalid-cursor": "The page cursor is not valid",
-    "invalid-encoding": "The body is not UTF-8",
-    "invalid-filename": "The file name is not valid",
-    "invalid-archive": "The archive cannot be used",
-    "file-too-large": "The file is too large",
-    "invalid-spec": "The definition is not valid",
-    "invalid-target": "The target cannot be notified",
-    "invalid-text": "The text contains characters that are not allowed",
-    "invalid-time": "The time is not valid",
-    "json-duplicate-key": "A key appears twice",
-    "json-non-finite": "A number is not finite",
-    "json-too-complex": "The JSON is too complex",
-    "live-tasks": "Too many live tasks",
-    "overloaded": "Too many tasks wait for a worker",
-    "mailbox-changed": "The mailbox has changed",
-    "mailbox-empty": "The mailbox is empty",
-    "malformed-json": "The JSON is malformed",
-    "method-not-allowed": "The method is not allowed",
-    "quota-exceeded": "A quota of the tenant is used up",
-    "request-settled": "The request was already settled",
-    "unknown-step": "The task has no such step",
-    "unknown-version": "The agent has no such version",
-    "unknown-request": "There is no such request",
-    "missing-variables": "Variables are missing",
-    "nothing-waits": "Nothing waits for answers",
-    "mission-budget-spent": "The mission has used up its budget",
-    "mission-ended": "The mission has ended",
-    "mission-paused": "The mission is paused",
-    "name-taken": "The name is taken",
-    "no-key": "Only the holder of a key can do this",
-    "no-secret-key": "Secrets cannot be stored",
-    "not-a-subagent": "The thread is not a subagent's",
-    "not-acceptable": "Not acceptable",
-    "not-available": "Not available yet",
-    "not-blocking": "Nobody waits for this session",
-    "not-committed": "The session has nothing to continue from",
-    "not-found": "Not found",
-    "not-running": "The task is not running",
-    "not-started": "The session has not started",
-    "not-started-now": "The subagent cannot start now",
-    "not-terminal": "The task has not ended",
-    "rate-limited": "Too many requests",
-    "too-many-streams": "Too many open streams",
-    "request-timeout": "The body arrived too slowly",
-    "secret-too-short": "A secret is too short",
-    "subscription-disabled": "The subscription is switched off",
-    "thread-terminated": "The thread was terminated",
-    "unauthenticated": "A valid key is needed",
-    "unknown-agent": "There is no such agent",
-    "unknown-conversation": "There is no such conversation",
-    "unknown-session": "There is no such session",
-    "unknown-thread": "There is no such thread",
-    "unknown-transport": "There is no such transport",
-    "unknown-provider": "There is no such provider of models",
-    "unknown-model": "There is no such model",
-    "unpriced-model": "The model has no price",
-    "unsupported-encoding": "The content encoding is not supported",
-    "unsupported-media-type": "The media type is not supported",
-    "uri-too-long": "The URL is too long",
-    "validation": "The request is not valid",
-}
 _OF_STATUS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed"}
 _CLOSING = frozenset({"bad-request", "body-too-large", "request-timeout", "uri-too-long", "headers-too-large"})
 
@@ -164,6 +77,20 @@ def finding(
     )
 
 
+def refuse(
+    pointer: str,
+    code: str,
+    message: str,
+    allowed: Iterable[object] | None = None,
+    *,
+    place: str | None = None,
+    type: str = Invalid.type,
+) -> Invalid:
+    """A refusal for a single reason."""
+    detail = None if type == Invalid.type else f"{title_of(type)}."
+    return Invalid(detail, type=type, errors=[finding(pointer, code, message, allowed, place)])
+
+
 @contextmanager
 def pointers_moved(old: str, new: str) -> Iterator[None]:
     """Let findings below `old` point below `new`: where the part that is checked is in the caller's body."""
@@ -181,7 +108,7 @@ def problem(
 ) -> Response:
     body = {
         "type": URN + type,
-        "title": TITLES[type],
+        "title": title_of(type),
         "status": status,
         "detail": detail,
         "instance": request_id,
@@ -191,6 +118,10 @@ def problem(
     if type in _CLOSING:
         all_headers["Connection"] = "close"  # the next bytes on this connection may still belong to this request
     return JSONResponse(body, status, all_headers, media_type="application/problem+json")
+
+
+def title_of(type: str) -> str:
+    return type.replace("-", " ").capitalize()
 
 
 def respond(error: Exception, request_id: str) -> Response:
@@ -207,7 +138,7 @@ def respond(error: Exception, request_id: str) -> Response:
     if isinstance(error, HTTPException):
         type = _OF_STATUS.get(error.status_code, "bad-request")
         detail = {404: "There is nothing here.", 405: "Use one of the methods in Allow."}.get(error.status_code)
-        return problem(error.status_code, type, detail or TITLES[type], request_id, error.headers)
+        return problem(error.status_code, type, detail or title_of(type), request_id, error.headers)
     if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedFunctionError):
         return _of_ours(Unavailable("The database has no schema yet: run `python -m store.migrate`."), request_id)
     if isinstance(error, asyncpg.CharacterNotInRepertoireError | asyncpg.UntranslatableCharacterError):

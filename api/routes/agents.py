@@ -11,7 +11,7 @@ from agents.loader import complete, load_agent, to_markdown
 from agents.problems import AgentFileError, Catalogue, FieldProblem, validate_parts
 from api.http import body
 from api.http.auth import Admin, Call, ServicesDep, Viewer
-from api.http.body import accepts_json, choose_media_type
+from api.http.body import choose_media_type
 from api.http.paging import Parameters
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
@@ -54,20 +54,13 @@ class AgentVersions(BaseModel):
     items: list[int] = Field(description="oldest first")
 
 
-@router.get(
-    "/agents", responses=problems(), dependencies=[Depends(accepts_json)], summary="List the agents that can be used"
-)
+@router.get("/agents", summary="List the agents that can be used")
 async def list_agents(call: Viewer) -> AgentPage:
     found = await agents.list_current(call.pool, call.tenant)
     return AgentPage(items=[AgentRecord.of(ref, definition) for ref, definition in found])
 
 
-@router.get(
-    "/agents/{name}/versions",
-    responses=problems(404),
-    dependencies=[Depends(accepts_json)],
-    summary="List the versions of an agent",
-)
+@router.get("/agents/{name}/versions", summary="List the versions of an agent")
 async def list_agent_versions(call: Viewer, name: str) -> AgentVersions:
     found = await agents.list_versions(call.pool, call.tenant, name) if _nameable(name) else []
     if not found:
@@ -82,7 +75,7 @@ class VersionQuery(Parameters):
 @router.get(
     "/agents/{name}",
     response_model=AgentRecord,
-    responses={**problems(404, 422), 200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
     summary="Show an agent",
 )
 async def show_agent(
@@ -137,7 +130,6 @@ async def _read_sent(request: Request, services: ServicesDep) -> tuple[str, list
             _MARKDOWN: {"schema": {"type": "string"}, "example": _EXAMPLE},
         }
     ),
-    dependencies=[Depends(accepts_json)],
     summary="Define an agent, or a new version of it",
 )
 async def put_agent(
@@ -177,8 +169,7 @@ async def _put(
 
 @router.post(
     "/agents/{name}/refresh",
-    responses=problems(403, 404, 409, 422, 503),
-    dependencies=[Depends(accepts_json)],
+    responses=problems(409, 422, 503),
     summary="Read the tool lists of an agent's MCP servers again",
 )
 async def refresh_agent(call: Admin, name: str) -> AgentRecord:
@@ -192,9 +183,7 @@ async def refresh_agent(call: Admin, name: str) -> AgentRecord:
     return await _put(call, without_lists(found[1]), made_from=found[0])
 
 
-@router.delete(
-    "/agents/{name}", status_code=204, responses=problems(403, 404, 409), summary="Remove an agent of your own"
-)
+@router.delete("/agents/{name}", status_code=204, responses=problems(409), summary="Remove an agent of your own")
 async def remove_agent(call: Admin, name: str) -> Response:
     """Running tasks and schedules keep their version. A shipped agent of the same name can be used again."""
     found = {ref.name: (ref, one) for ref, one in await agents.list_current(call.pool, call.tenant)}

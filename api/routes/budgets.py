@@ -5,15 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from errand import models
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import Field
 
 from api.http.auth import Call, Reader, Stopper
-from api.http.body import accepts_json, json_body
+from api.http.body import json_body
 from api.http.lookup import own_session, session_of
 from api.http.problems import Finding, finding, type_name
-from api.openapi import BODY, problems, ref, request_body
-from api.submission.rules import tree_ceilings
+from api.openapi import problems
 from domain.errors import Conflict, Invalid
 from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
 from domain.task import MostUsed, TaskLimits
@@ -22,7 +21,7 @@ from store import budgets, threads, tool_calls
 from store.sessions import SessionRow, get
 
 log = logging.getLogger("errand.api")
-router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["tasks"])
 ENDED = "The task has ended; run it again, or send another message."
 Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls or ttl (milliseconds)")]
 FIELDS = {
@@ -45,19 +44,14 @@ class RaiseBudget(TaskLimits):
         return Raise(**given, tree={name.removeprefix("max_"): limit for name, limit in tree.items()})
 
 
-@router.get("/tasks/{task_id}/budget", responses=problems(404), summary="Show what a task may still use")
+@router.get("/tasks/{task_id}/budget", summary="Show what a task may still use")
 async def show_budget(call: Reader, task_id: str) -> models.TaskBudget:
     return await _budget(call, await session_of(call, task_id))
 
 
-@router.post(
-    "/tasks/{task_id}/budget",
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(RaiseBudget), "example": {"max_steps": 100}}}),
-    summary="Raise what a running task may use",
-)
+@router.post("/tasks/{task_id}/budget", responses=problems(409), summary="Raise what a running task may use")
 async def raise_task_budget(
-    call: Stopper, task_id: str, body: Annotated[RaiseBudget, json_body(RaiseBudget)]
+    call: Stopper, task_id: str, body: Annotated[RaiseBudget, json_body(RaiseBudget, example={"max_steps": 100})]
 ) -> models.TaskBudget:
     """The new limits apply before the task's next step. A task that is already writing its last summary still ends."""
     await raise_budget(call, await own_session(call, task_id), body)
@@ -142,13 +136,13 @@ def _limit_problems(session: SessionRow, tree: TreeBudget | None, wanted: Raise,
         "tokens": settings.max_tokens,
         "cost_usd": settings.max_cost_usd,
     }
-    shared, shared_now = tree_ceilings(settings), {one.kind: one.limit for one in (tree.shares() if tree else [])}
+    shared = {one.kind: one.limit for one in (tree.shares() if tree else [])}
     # place, the new limit, the present one, the most that the platform allows
     limits = [
         (f"/{name}", getattr(wanted, kind), getattr(session.limits, kind), ceilings.get(kind))
         for name, kind in FIELDS.items()
     ]
-    limits += [(f"/tree/max_{kind}", wanted.tree.get(kind), shared_now.get(kind), shared.get(kind)) for kind in KINDS]
+    limits += [(f"/tree/max_{kind}", wanted.tree.get(kind), shared.get(kind), None) for kind in KINDS]
     found = []
     for pointer, value, now, most in limits:
         if value is None:

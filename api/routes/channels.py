@@ -7,7 +7,7 @@ import re
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from api.conversations import control
@@ -16,11 +16,11 @@ from api.conversations.control import ResetDone
 from api.http import body as bodies
 from api.http import lookup
 from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter, Supervisor
-from api.http.body import accepts_json, check_input_length, check_text, json_body, parse_json
+from api.http.body import check_input_length, check_text, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_conversation
-from api.http.problems import finding, pointers_moved
-from api.openapi import BODY, problems, ref, request_body
+from api.http.problems import finding, pointers_moved, refuse
+from api.openapi import BODY, problems, request_body
 from api.routes.notifications import EMAIL, check_target
 from api.submission import rules, submit
 from api.submission.submit import SessionPlace
@@ -56,7 +56,6 @@ from store.keys import Right
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["channels"])
-_json = [Depends(accepts_json)]
 _EXAMPLE = {"text": "What is in the workspace?", "message_id": "m-4711"}
 _CHALLENGE: JsonObject = {
     "description": "What the service asked to be sent back",
@@ -141,9 +140,7 @@ def channel_ref(connector: str, channel_id: str, user_id: str) -> ChannelRef:
 @router.post(
     "/channels/{connector}/{channel_id}/{user_id}/messages",
     status_code=202,
-    dependencies=_json,
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(ChannelMessage), "example": _EXAMPLE}}),
+    responses=problems(409),
     summary="Pass on a message of a person",
 )
 async def post_message(
@@ -151,7 +148,7 @@ async def post_message(
     connector: str,
     channel_id: str,
     user_id: str,
-    body: Annotated[ChannelMessage, json_body(ChannelMessage, check_value=_check_length)],
+    body: Annotated[ChannelMessage, json_body(ChannelMessage, check_value=_check_length, example=_EXAMPLE)],
     idempotency_key: Key = None,
 ) -> ChannelAccepted:
     """Connector, channel and user together have one conversation, opened by the first message. Messages are answered in
@@ -168,8 +165,7 @@ async def post_message(
 
 @router.post(
     "/channels/{connector}/{channel_id}/{user_id}/reset",
-    dependencies=_json,
-    responses=problems(403, 404, 409, 422),
+    responses=problems(409, 422),
     summary="Reset the conversation of an address",
 )
 async def reset_address(call: Stopper, connector: str, channel_id: str, user_id: str) -> ResetDone:
@@ -241,10 +237,7 @@ async def _accept_message(
     """Accept a message once. `key` identifies it if the service gave it no id."""
     record = key.record("") if key else None
     if connector.kind is ConnectorKind.EMAIL and not EMAIL.fullmatch(channel.user_id):
-        problem = finding("/user_id", "invalid_address", "must be one e-mail address", ["name@example.org"])
-        raise Invalid(
-            "Answers of this connector are sent to the user id, which is not an e-mail address.", errors=[problem]
-        )
+        raise refuse("/user_id", "invalid_address", "must be one e-mail address", ["name@example.org"])
     task, session = await _session(call, connector, body)
     message = ArrivingMessage(
         key=message_key(body.message_id) if body.message_id else f"key/{record.key}" if record else new_id(),
@@ -290,7 +283,7 @@ def _show(found: ChannelArrival, answered: str | None = None) -> ChannelAccepted
 
 async def _silent(call: Call, channel: ChannelRef, message: ArrivingMessage) -> ChannelAccepted:
     if message.files:
-        raise Invalid("A silent message brings no files.", errors=[finding("/files", "excluded", "send them with one")])
+        raise refuse("/files", "excluded", "send them with one")
     conversation_id = await addresses.find(call.pool, call.tenant, _address(channel))
     if conversation_id is None:
         # a silent message opens no conversation, because nobody would ever see it there
@@ -409,15 +402,11 @@ _NAME = re.compile(CONNECTOR_NAME)
 _ONLY = {"target": ConnectorKind.WEBHOOK, "signing_secret": ConnectorKind.SLACK, "token": ConnectorKind.SLACK}
 
 
-@router.put(
-    "/connectors/{connector}",
-    dependencies=_json,
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(ConnectorBody), "example": _CONNECTOR_EXAMPLE}}),
-    summary="Make a connector, or change it",
-)
+@router.put("/connectors/{connector}", responses=problems(409), summary="Make a connector, or change it")
 async def put_connector(
-    call: Supervisor, connector: str, body: Annotated[ConnectorBody, json_body(ConnectorBody)]
+    call: Supervisor,
+    connector: str,
+    body: Annotated[ConnectorBody, json_body(ConnectorBody, example=_CONNECTOR_EXAMPLE)],
 ) -> CreatedConnector:
     """Omitted secrets stay as they are."""
     if not _NAME.fullmatch(connector):
@@ -438,18 +427,12 @@ async def put_connector(
     return CreatedConnector(**_record(made).model_dump(), secret=shown)
 
 
-@router.get("/connectors", dependencies=_json, responses=problems(), summary="List the connectors")
+@router.get("/connectors", summary="List the connectors")
 async def list_connectors(call: Reader) -> ConnectorPage:
     return ConnectorPage(items=[_record(one) for one in await connectors.list_all(call.pool, call.tenant)])
 
 
-@router.delete(
-    "/connectors/{connector}",
-    dependencies=_json,
-    status_code=204,
-    responses=problems(403, 404),
-    summary="Remove a connector",
-)
+@router.delete("/connectors/{connector}", status_code=204, summary="Remove a connector")
 async def remove_connector(call: Supervisor, connector: str) -> Response:
     """Its conversations stay; undelivered answers end as failed."""
     await connector_of(call, connector)

@@ -13,7 +13,7 @@ from api.http import auth
 from api.http.auth import Anyone
 from api.http.body import json_body
 from api.http.transfers import take_turn
-from api.openapi import BODY, problems, request_body
+from api.openapi import problems
 from api.views.texts import compute, render_markdown
 from domain.differences import MOST_CHARACTERS, DiffRow, compare, read_diff
 from domain.errors import Invalid, NotFound
@@ -67,7 +67,7 @@ def _respond(request: Request, name: str) -> Response:
     return Response(content, media_type=kind, headers=headers)
 
 
-@router.get("/console/session", responses=problems(), summary="Show who is signed in")
+@router.get("/console/session", summary="Show who is signed in")
 async def show_console_session(call: Anyone) -> ConsoleSession:
     caller, ui = call.caller, call.settings.temporal_ui_url
     return ConsoleSession(
@@ -102,7 +102,7 @@ async def sign_in(
     return await show_console_session(call)
 
 
-@router.delete("/console/session", status_code=204, responses=problems(), summary="Sign out")
+@router.delete("/console/session", status_code=204, summary="Sign out")
 async def sign_out(call: Anyone, request: Request) -> Response:
     """The cookie ends at once, also where somebody has copied it."""
     cookie = auth.read_cookie(call.services.keys, {"cookie": request.headers.getlist("cookie")})
@@ -126,15 +126,11 @@ class Rendered(BaseModel):
 
 
 @router.post(
-    "/texts/markdown",
-    responses=problems(*BODY),
-    dependencies=[Depends(take_turn)],
-    openapi_extra=request_body(
-        {"application/json": {"schema": MarkdownBody.model_json_schema(), "example": {"texts": ["**bold**"]}}}
-    ),
-    summary="Render Markdown as HTML that is safe in a page",
+    "/texts/markdown", dependencies=[Depends(take_turn)], summary="Render Markdown as HTML that is safe in a page"
 )
-async def render_texts(_: Anyone, body: Annotated[MarkdownBody, json_body(MarkdownBody)]) -> Rendered:
+async def render_texts(
+    _: Anyone, body: Annotated[MarkdownBody, json_body(MarkdownBody, example={"texts": ["**bold**"]})]
+) -> Rendered:
     # one by one, so that other requests get their turn
     return Rendered(html=[await compute(partial(render_markdown, text)) for text in body.texts])
 
@@ -150,15 +146,11 @@ class Differences(BaseModel):
 
 
 @router.post(
-    "/texts/differences",
-    responses=problems(*BODY),
-    dependencies=[Depends(take_turn)],
-    openapi_extra=request_body(
-        {"application/json": {"schema": DifferencesBody.model_json_schema(), "example": {"pairs": [["one", "two"]]}}}
-    ),
-    summary="Compare texts line by line and word by word",
+    "/texts/differences", dependencies=[Depends(take_turn)], summary="Compare texts line by line and word by word"
 )
-async def compare_texts(_: Anyone, body: Annotated[DifferencesBody, json_body(DifferencesBody)]) -> Differences:
+async def compare_texts(
+    _: Anyone, body: Annotated[DifferencesBody, json_body(DifferencesBody, example={"pairs": [["one", "two"]]})]
+) -> Differences:
     return Differences(
         pairs=[await compute(partial(compare, *pair)) for pair in body.pairs],
         diffs=[await compute(partial(read_diff, text[:MOST_CHARACTERS])) for text in body.diffs],

@@ -4,7 +4,7 @@ subagent; the mailbox, and the turn that consumes it; forks."""
 from typing import Annotated, Any, Literal
 
 from errand import models
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from api.conversations import control, deferred, fire, run
@@ -21,16 +21,16 @@ from api.conversations.bodies import (
 from api.conversations.control import ResetDone, Stop
 from api.conversations.run import NewTurn, check_transport, respond_turn, turn_responses
 from api.http.auth import Call, Reader, Stopper, Submitter
-from api.http.body import accepts_json, check_input_length, json_body, parse_json
+from api.http.body import check_input_length, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import conversation_of, own_conversation, session_of
 from api.http.paging import ListParameters, cursor, moment_and_id
-from api.http.problems import finding
-from api.openapi import BODY, problems, ref, request_body
+from api.http.problems import refuse
+from api.openapi import problems
 from api.submission import submit
 from api.views.conversation import display_messages, whole
 from domain.conversations.mailbox import ConversationStatus
-from domain.errors import Conflict, Invalid, NotFound, Refusal
+from domain.errors import Conflict, NotFound, Refusal
 from domain.events import EventRow, TaskCompleted
 from domain.ids import is_id
 from domain.json_object import JsonObject
@@ -44,7 +44,6 @@ from store.idempotency import key_reused
 from store.sessions import SessionRow
 
 router = APIRouter(tags=["conversations"])
-_json = [Depends(accepts_json)]
 
 _RUNS = {
     "root": {
@@ -83,14 +82,13 @@ class Terminated(BaseModel):
     "/conversations/run",
     tags=["core"],
     response_class=Response,
-    responses=turn_responses(404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(RunBody), "examples": _RUNS}}),
+    responses=turn_responses(404, 409),
     summary="Run a turn: of a new conversation, of one that exists, or of a fork",
 )
 async def run_turn(
     request: Request,
     call: Submitter,
-    body: Annotated[RunBody, json_body(RunBody, check_value=check_value, check_model=check_message)],
+    body: Annotated[RunBody, json_body(RunBody, check_value=check_value, check_model=check_message, examples=_RUNS)],
     idempotency_key: Key = None,
 ) -> Response:
     """`transport=sse` responds with the session's events, `transport=stream` with a handle; nothing else differs, and a
@@ -107,17 +105,22 @@ async def run_turn(
 @router.post(
     "/conversations/{conversation_id}/messages",
     response_class=Response,
-    responses=turn_responses(404, 409, *BODY),
-    openapi_extra=request_body(
-        {"application/json": {"schema": ref(MessageBody), "example": {"input": "And which file is the largest?"}}}
-    ),
+    responses=turn_responses(409),
     summary="Send a further message; it waits while a session is running",
 )
 async def send_message(
     request: Request,
     call: Submitter,
     conversation_id: str,
-    body: Annotated[MessageBody, json_body(MessageBody, check_value=check_value, check_model=check_message)],
+    body: Annotated[
+        MessageBody,
+        json_body(
+            MessageBody,
+            check_value=check_value,
+            check_model=check_message,
+            example={"input": "And which file is the largest?"},
+        ),
+    ],
     idempotency_key: Key = None,
 ) -> Response:
     check_transport(request, body.transport)
@@ -138,9 +141,7 @@ class ConversationQuery(ListParameters):
     order: Literal["created", "updated"] = Field(default="created", description="updated: by the last activity")
 
 
-@router.get(
-    "/conversations", responses=problems(422), dependencies=_json, summary="List conversations, the newest first"
-)
+@router.get("/conversations", summary="List conversations, the newest first")
 async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Query()]) -> models.ConversationPage:
     """A search covers titles, inputs and final messages; `match_source` says where it matched."""
     filters = query.filters
@@ -173,8 +174,7 @@ def _summary(found: ConversationRow, **more: Any) -> models.ConversationSummary:
 
 def _text(given: str | None) -> str | None:
     if given is not None and "\x00" in given:
-        problem = finding("/q", "nul", "a NUL cannot be searched for", place="query")
-        raise Invalid("The search contains a NUL.", type="invalid-text", errors=[problem])
+        raise refuse("/q", "nul", "a NUL cannot be searched for", place="query", type="invalid-text")
     return given
 
 
@@ -186,14 +186,11 @@ def _metadata(given: str | None) -> JsonObject | None:
     except Refusal:
         value = None
     if not isinstance(value, dict):
-        problem = finding("/metadata", "json_object", "must be a JSON object", place="query")
-        raise Invalid("The metadata filter is not a JSON object.", errors=[problem])
+        raise refuse("/metadata", "json_object", "must be a JSON object", place="query")
     return value
 
 
-@router.get(
-    "/conversations/{conversation_id}", responses=problems(404), dependencies=_json, summary="Show a conversation"
-)
+@router.get("/conversations/{conversation_id}", summary="Show a conversation")
 async def show_conversation(call: Reader, conversation_id: str) -> models.Conversation:
     """Its threads, its sessions as a tree, running sessions, pending outcomes, and usage by model."""
     return await whole(call, await conversation_of(call, conversation_id))
@@ -204,12 +201,7 @@ class TurnQuery(ListParameters):
     newest: bool = Field(default=False, description="true: the newest first")
 
 
-@router.get(
-    "/conversations/{conversation_id}/turns",
-    responses=problems(404, 422),
-    dependencies=_json,
-    summary="Read the turns: input and final message of each",
-)
+@router.get("/conversations/{conversation_id}/turns", summary="Read the turns: input and final message of each")
 async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQuery, Query()]) -> models.TurnPage:
     await conversation_of(call, conversation_id)
     after_id = query.after(turns=conversation_id)
@@ -224,24 +216,18 @@ async def show_turns(call: Reader, conversation_id: str, query: Annotated[TurnQu
     return models.TurnPage(items=shown, next_cursor=more)
 
 
-@router.patch(
-    "/conversations/{conversation_id}",
-    responses=problems(404, *BODY),
-    dependencies=_json,
-    openapi_extra=request_body(
-        {
-            "application/json": {
-                "schema": ref(ConversationChange),
-                "example": {"metadata": {"ticket": None}, "title": "Parser"},
-            }
-        }
-    ),
-    summary="Change title, delivery or metadata",
-)
+@router.patch("/conversations/{conversation_id}", summary="Change title, delivery or metadata")
 async def change_conversation(
     call: Submitter,
     conversation_id: str,
-    body: Annotated[ConversationChange, json_body(ConversationChange, check_value=check_input_length)],
+    body: Annotated[
+        ConversationChange,
+        json_body(
+            ConversationChange,
+            check_value=check_input_length,
+            example={"metadata": {"ticket": None}, "title": "Parser"},
+        ),
+    ],
 ) -> models.Conversation:
     await own_conversation(call, conversation_id)
     given = body.model_dump(include=body.model_fields_set - ({"title"} if body.title is None else set()))
@@ -252,11 +238,7 @@ async def change_conversation(
 
 
 @router.post(
-    "/conversations/{conversation_id}/interrupt",
-    status_code=202,
-    dependencies=_json,
-    responses=problems(403, 404),
-    summary="Stop all running sessions of a conversation",
+    "/conversations/{conversation_id}/interrupt", status_code=202, summary="Stop all running sessions of a conversation"
 )
 async def interrupt_conversation(call: Stopper, conversation_id: str) -> models.Interrupted:
     """This includes subagents. Each keeps its results so far; the conversation continues with the next message."""
@@ -266,25 +248,14 @@ async def interrupt_conversation(call: Stopper, conversation_id: str) -> models.
     return models.Interrupted(interrupted=len(live), session_ids=live)
 
 
-@router.post(
-    "/conversations/{conversation_id}/reset",
-    dependencies=_json,
-    responses=problems(403, 404, 409),
-    summary="Reset a conversation",
-)
+@router.post("/conversations/{conversation_id}/reset", responses=problems(409), summary="Reset a conversation")
 async def reset_conversation(call: Stopper, conversation_id: str) -> ResetDone:
     """The id and the history stay, but the next message is answered without the earlier messages. Waiting messages are
     dropped, and the running session is interrupted."""
     return await control.reset_conversation(call, conversation_id)
 
 
-@router.post(
-    "/conversations/{conversation_id}/terminate",
-    status_code=202,
-    dependencies=_json,
-    responses=problems(403, 404),
-    summary="End a conversation permanently",
-)
+@router.post("/conversations/{conversation_id}/terminate", status_code=202, summary="End a conversation permanently")
 async def terminate_conversation(call: Stopper, conversation_id: str) -> Terminated:
     """It accepts nothing new, and all running and queued sessions are stopped. It can still be read."""
     await own_conversation(call, conversation_id)
@@ -306,9 +277,8 @@ class TerminatedThread(Terminated):
 
 @router.post(
     "/threads/{thread_id}/terminate",
-    dependencies=_json,
     status_code=202,
-    responses=problems(403, 404, 409),
+    responses=problems(409),
     summary="End the thread of a subagent permanently",
 )
 async def terminate_thread(call: Stopper, thread_id: str) -> TerminatedThread:
@@ -341,13 +311,7 @@ class MailboxQuery(ListParameters):
     limit: int = Field(default=200, ge=1, le=1_000)
 
 
-@router.get(
-    "/conversations/{conversation_id}/mailbox",
-    tags=["core"],
-    responses=problems(404, 422),
-    dependencies=[Depends(accepts_json)],
-    summary="Show the mailbox",
-)
+@router.get("/conversations/{conversation_id}/mailbox", tags=["core"], summary="Show the mailbox")
 async def show_mailbox(
     call: Reader, conversation_id: str, query: Annotated[MailboxQuery, Query()]
 ) -> models.MailboxPage:
@@ -375,18 +339,17 @@ async def show_mailbox(
     "/conversations/{conversation_id}/fire",
     tags=["core"],
     response_class=Response,
-    responses=turn_responses(404, 409, *BODY),
-    openapi_extra=request_body(
-        {"application/json": {"schema": ref(FireBody), "example": {"input": "Compare what they found."}}},
-        required=False,
-    ),
+    responses=turn_responses(409),
     summary="Deliver everything in the mailbox as one turn",
 )
 async def fire_mailbox(
     request: Request,
     call: Submitter,
     conversation_id: str,
-    body: Annotated[FireBody, json_body(FireBody, optional=True, check_value=check_value)],
+    body: Annotated[
+        FireBody,
+        json_body(FireBody, optional=True, check_value=check_value, example={"input": "Compare what they found."}),
+    ],
     idempotency_key: Key = None,
 ) -> Response:
     """All pending outcomes and your own message become one session, which continues the latest that committed a step.
@@ -398,38 +361,29 @@ async def fire_mailbox(
     return respond_turn(call, turn, body.transport)
 
 
-# /conversations/{id}/fork: a new conversation from the end of a session, executed at once or only prepared.
+# /conversations/{id}/fork: a new conversation from the end of a session.
 
 
 @router.post(
     "/conversations/{conversation_id}/fork",
-    response_class=Response,
-    responses=turn_responses(404, 409, *BODY),
-    openapi_extra=request_body(
-        {"application/json": {"schema": ref(ForkBody), "example": {"execute": True, "input": "Try another way."}}},
-        required=False,
-    ),
+    status_code=202,
+    response_model=models.SessionHandle,
+    responses=problems(409),
     summary="Fork a conversation",
 )
 async def fork_conversation(
-    request: Request,
     call: Submitter,
     conversation_id: str,
-    body: Annotated[ForkBody, json_body(ForkBody, optional=True, check_value=check_value)],
+    body: Annotated[ForkBody, json_body(ForkBody, optional=True, example={"title": "Another way"})],
     idempotency_key: Key = None,
 ) -> Response:
-    """The new conversation gets a copy of the history and of the workspace. Without `execute` nothing runs; the next
-    message to the new conversation continues from there."""
-    check_transport(request, body.transport)
+    """The new conversation gets a copy of the history and of the workspace. Nothing runs; the next message to it
+    continues from there. To run a message at once, see `fork_from` of POST /conversations/run."""
     key = IdempotencyKey.of(call, f"POST /conversations/{conversation_id}/fork", body, idempotency_key)
     if (before := await run.find_turn(call, key)) is not None:
-        return respond_turn(call, before, body.transport)
+        return respond_turn(call, before, TRANSPORT)
     source = await _source(call, conversation_id, body)
-    if body.execute:
-        turn = await run.fork(call, _message(body), source, key)
-    else:
-        turn = await _prepare(call, body, source, key)
-    return respond_turn(call, turn, body.transport)
+    return respond_turn(call, await _prepare(call, body, source, key), TRANSPORT)
 
 
 async def _source(call: Call, conversation_id: str, body: ForkBody) -> SessionRow:
@@ -442,17 +396,9 @@ async def _source(call: Call, conversation_id: str, body: ForkBody) -> SessionRo
     return await session_of(call, latest)
 
 
-def _message(body: ForkBody) -> MessageBody:
-    if body.input is None:
-        problem = finding("/input", "missing", "executing needs an input")
-        raise Invalid("Executing needs an input.", errors=[problem])
-    shared = body.model_dump(include={"agent", "input", "title", "transport", "metadata"})
-    return MessageBody.model_construct(**shared)
-
-
 async def _prepare(call: Call, body: ForkBody, source: SessionRow, key: IdempotencyKey) -> NewTurn:
     """Write a session for the copied state: it ended where its source did, and nothing is executed."""
-    spec = MessageBody(input=body.input if body.input is not None else "Fork").task(body.agent or source.agent)
+    spec = MessageBody(input="Fork").task(source.agent)
     task = await submit.check_task(call, spec, schema=False, variables=source.variables)
     _, manifest, _ = await workspaces.get_all(call.pool, call.tenant, source.workspace_id)
     place = submit.SessionPlace(

@@ -7,16 +7,16 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import Field
 
 from api.http.auth import Reader, Submitter
-from api.http.body import accepts_json, json_body
+from api.http.body import json_body
 from api.http.paging import Parameters
-from api.openapi import BODY, problems, ref, request_body
+from api.openapi import problems
 from api.submission.rules import find_without_tls
 from domain.credentials import TENANT, CredentialName, CredentialSpec, OwnedRules, name_user
 from domain.errors import Conflict, Invalid, NotFound
 from store import credentials
 from store.keys import Right
 
-router = APIRouter(tags=["environments"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["environments"])
 MOST = 200  # of one owner
 _EXAMPLE: dict[str, Any] = {
     "secret": "github_pat_0123456789",
@@ -44,7 +44,7 @@ async def _choose_owner(call: Submitter, query: Annotated[ScopeQuery, Query()]) 
 Owner = Annotated[str, Depends(_choose_owner)]
 
 
-@router.get("/credentials", responses=problems(), summary="List the credentials")
+@router.get("/credentials", summary="List the credentials")
 async def list_credentials(call: Reader) -> models.CredentialPage:
     """The tenant's, and those of your key."""
     owners = [name_user(call.caller.created_by), TENANT]
@@ -55,15 +55,14 @@ async def list_credentials(call: Reader) -> models.CredentialPage:
 @router.put(
     "/credentials/{credential}",
     response_model=models.Credential,
-    responses={**problems(409, *BODY), 201: {"description": "A new credential", "model": models.Credential}},
-    openapi_extra=request_body({"application/json": {"schema": ref(CredentialSpec), "example": _EXAMPLE}}),
+    responses={**problems(409), 201: {"description": "A new credential", "model": models.Credential}},
     summary="Store a credential",
 )
 async def put_credential(
     call: Submitter,
     owner: Owner,
     credential: Annotated[CredentialName, Path()],
-    body: Annotated[CredentialSpec, json_body(CredentialSpec)],
+    body: Annotated[CredentialSpec, json_body(CredentialSpec, example=_EXAMPLE)],
     response: Response,
 ) -> models.Credential:
     """Tasks that run use the new secret with their next request."""
@@ -79,7 +78,7 @@ async def put_credential(
 
 
 @router.delete(
-    "/credentials/{credential}", status_code=204, responses=problems(403, 404, 409, 422), summary="Remove a credential"
+    "/credentials/{credential}", status_code=204, responses=problems(409, 422), summary="Remove a credential"
 )
 async def remove_credential(call: Submitter, owner: Owner, credential: str) -> Response:
     """Requests of tasks that run do not get it any more."""

@@ -3,28 +3,28 @@
 from typing import Annotated, Any
 
 from errand import models
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Path, Response
 
 from api.http.auth import Admin, Call, Reader
-from api.http.body import accepts_json, json_body
-from api.openapi import BODY, problems, ref, request_body
+from api.http.body import json_body
+from api.openapi import problems
 from domain.environments import EnvironmentSpec
 from domain.errors import Conflict, NotFound
 from domain.task import EnvironmentName
 from store import environments
 
-router = APIRouter(tags=["environments"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["environments"])
 MOST = 200  # of one tenant
 _EXAMPLE: dict[str, Any] = {"git": {"url": "https://git.example.org/shop.git"}, "setup": "make deps"}
 
 
-@router.get("/environments", responses=problems(), summary="List the environments")
+@router.get("/environments", summary="List the environments")
 async def list_environments(call: Reader) -> models.EnvironmentPage:
     found = await environments.list_all(call.pool, call.tenant)
     return models.EnvironmentPage(items=[_show(name, spec) for name, spec in found.items()])
 
 
-@router.get("/environments/{environment}", responses=problems(404), summary="Show an environment")
+@router.get("/environments/{environment}", summary="Show an environment")
 async def show_environment(call: Reader, environment: str) -> models.Environment:
     return _show(environment, await find_environment(call, environment))
 
@@ -32,14 +32,13 @@ async def show_environment(call: Reader, environment: str) -> models.Environment
 @router.put(
     "/environments/{environment}",
     response_model=models.Environment,
-    responses={**problems(409, *BODY), 201: {"description": "A new environment", "model": models.Environment}},
-    openapi_extra=request_body({"application/json": {"schema": ref(EnvironmentSpec), "example": _EXAMPLE}}),
+    responses={**problems(409), 201: {"description": "A new environment", "model": models.Environment}},
     summary="Define an environment",
 )
 async def put_environment(
     call: Admin,
     environment: Annotated[EnvironmentName, Path()],
-    body: Annotated[EnvironmentSpec, json_body(EnvironmentSpec)],
+    body: Annotated[EnvironmentSpec, json_body(EnvironmentSpec, example=_EXAMPLE)],
     response: Response,
 ) -> models.Environment:
     """Tasks that were submitted before keep the commit they work on. Whether its credentials can be used is checked for
@@ -51,9 +50,7 @@ async def put_environment(
     return _show(environment, body)
 
 
-@router.delete(
-    "/environments/{environment}", status_code=204, responses=problems(403, 404), summary="Remove an environment"
-)
+@router.delete("/environments/{environment}", status_code=204, summary="Remove an environment")
 async def remove_environment(call: Admin, environment: str) -> Response:
     """A task that waits to begin with it fails; those that have begun continue."""
     await find_environment(call, environment)

@@ -11,11 +11,10 @@ from api.http.auth import Reader
 from api.http.body import choose_media_type
 from api.http.lookup import check_kept, conversation_of, session_of
 from api.http.paging import Parameters
-from api.http.problems import Unreadable
 from api.openapi import problems, ref
-from api.streams.feeds import Feed
+from api.streams.feeds import Feed, read_cursor
 from api.streams.readers import stream_feed
-from domain.errors import Conflict, NotFound
+from domain.errors import NotFound
 from domain.ids import is_id
 from store import events
 
@@ -44,7 +43,7 @@ class EventQuery(Parameters):
     tags=["tasks", "core"],
     response_class=Response,
     responses={
-        **problems(404, 409, 410, 422),
+        **problems(409, 410),
         200: _ANSWER,
         204: {"description": "The task has ended and has no event after the cursor: do not reconnect"},
     },
@@ -76,7 +75,7 @@ async def follow_task(
     "/conversations/{conversation_id}/events",
     tags=["conversations", "core"],
     response_class=Response,
-    responses={**problems(404, 409, 422), 200: _ANSWER},
+    responses={**problems(409), 200: _ANSWER},
     summary="Follow a conversation: all its sessions in one feed",
 )
 async def follow_conversation(
@@ -123,10 +122,4 @@ def _position(given: str | None, last: int) -> int:
     text = (given or "").strip()
     if not text:
         return 0
-    if text == "latest":
-        return last
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise Unreadable(400, "cursor-invalid", "A cursor is the number of an event: 0 or more.")
-    if int(text) > last:
-        raise Conflict("The cursor is ahead of the log; start again without one.", type="cursor-ahead", last=last)
-    return int(text)
+    return last if text == "latest" else read_cursor(text, last)

@@ -1,4 +1,4 @@
-"""/files: upload, list, download, delete; /tasks/{id}/workspace: the files of a task and its changes to them."""
+"""/files: upload, download, delete; /tasks/{id}/workspace: the files of a task and its changes to them."""
 
 import re
 from typing import Annotated, Literal
@@ -10,16 +10,15 @@ from pydantic import BaseModel, Field
 
 from api.http import body
 from api.http.auth import Call, Reader, Stopper, Submitter
-from api.http.body import accepts_json
 from api.http.lookup import check_kept, check_owner, session_of
-from api.http.paging import ListParameters, Parameters
-from api.http.problems import Unreadable, finding
+from api.http.paging import Parameters
+from api.http.problems import Unreadable
 from api.http.transfers import SECONDS, send_file, take_turn
 from api.openapi import BODY, problems, request_body
 from api.submission.task_files import check_file_name, quota_exceeded
 from api.views.texts import compute
 from domain.differences import DiffRow, diff, read_diff
-from domain.errors import Conflict, Gone, Invalid, NotFound
+from domain.errors import Conflict, Gone, NotFound
 from domain.ids import is_id
 from store import files, workspaces
 from store.files import File
@@ -34,14 +33,13 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 class FileQuery(Parameters):
     name: str = Field(max_length=1_000, description="path in the workspace, perhaps with folders")
-    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="refused unless the bytes match")
 
 
 @router.post(
     "/files",
     status_code=201,
     responses=problems(409, *BODY),
-    dependencies=[Depends(accepts_json), Depends(take_turn)],
+    dependencies=[Depends(take_turn)],
     openapi_extra=request_body({"application/octet-stream": _BINARY, "text/plain": _BINARY}),
     summary="Upload a file",
 )
@@ -53,10 +51,6 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Unreadable(415, "unsupported-media-type", "The Content-Type must be a plain media type.")
     content = await body.read_body(request, call.settings.max_file_bytes, SECONDS)
-    digest = files.digest_of(content)
-    if query.sha256 not in (None, digest):
-        problem = finding("/sha256", "digest_mismatch", "the bytes that arrived have another digest", place="query")
-        raise Invalid("The content does not match its digest.", type="digest-mismatch", errors=[problem])
     quota = call.settings.tenant_upload_bytes
     # the quota is checked in the same transaction, because two uploads at once would both fit
     kept = await files.put(call.pool, call.tenant, name, kind, content, call.caller.created_by, quota)
@@ -66,33 +60,10 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     return _record(kept)
 
 
-class FileListQuery(ListParameters):
-    own: bool = Field(default=False, description="true: only what the caller's own key uploaded")
-
-
-@router.get(
-    "/files",
-    responses=problems(422),
-    dependencies=[Depends(accepts_json)],
-    summary="List uploaded files, the newest first",
-)
-async def list_files(call: Reader, query: Annotated[FileListQuery, Query()]) -> models.FilePage:
-    """Artifacts are not among them: they are part of their task's result."""
-    page = await files.uploads(
-        call.pool,
-        call.tenant,
-        created_by=call.caller.created_by if query.own else None,
-        before_id=query.after(),
-        limit=query.limit + 1,
-    )
-    shown, more = query.page(page, lambda one: one.id)
-    return models.FilePage(items=[_record(one) for one in shown], next_cursor=more)
-
-
 @router.get(
     "/files/{file_id}",
     response_class=Response,
-    responses={**problems(404), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
+    responses={200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
     dependencies=[Depends(take_turn)],
     summary="Download a file",
 )
@@ -111,9 +82,7 @@ async def download_file(call: Reader, file_id: str) -> Response:
     return send_file(content, headers)
 
 
-@router.delete(
-    "/files/{file_id}", status_code=204, responses=problems(403, 404, 409), summary="Delete an uploaded file"
-)
+@router.delete("/files/{file_id}", status_code=204, responses=problems(409), summary="Delete an uploaded file")
 async def delete_file(call: Stopper, file_id: str) -> Response:
     """Workspaces with its content keep it. An artifact is part of a result and stays as long as the result."""
     found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
@@ -159,7 +128,7 @@ class WorkspaceFileQuery(ComparedFileQuery):
     before: bool = Field(default=False, description="true: as it was when the task began")
 
 
-@router.get("/tasks/{task_id}/workspace", responses=problems(404, 410), summary="List the files of a task's workspace")
+@router.get("/tasks/{task_id}/workspace", responses=problems(410), summary="List the files of a task's workspace")
 async def list_workspace(call: Reader, task_id: str) -> models.WorkspaceListing:
     """The saved state after the latest tool call, also while the task is running."""
     session = await session_of(call, task_id)
@@ -172,7 +141,7 @@ async def list_workspace(call: Reader, task_id: str) -> models.WorkspaceListing:
 @router.get(
     "/tasks/{task_id}/workspace/file",
     response_class=Response,
-    responses={**problems(404, 409, 410, 422), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
+    responses={**problems(409, 410), 200: {"description": "The bytes", "content": {"*/*": _BINARY}}},
     dependencies=[Depends(take_turn)],
     summary="Read a file of a task's workspace",
 )
@@ -207,7 +176,7 @@ LARGEST_COMPARED = 1_000_000  # bytes
 
 @router.get(
     "/tasks/{task_id}/workspace/difference",
-    responses=problems(404, 410, 422),
+    responses=problems(410),
     dependencies=[Depends(take_turn)],
     summary="Compare a file of a task's workspace with its beginning",
 )

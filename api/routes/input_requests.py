@@ -3,24 +3,24 @@
 from typing import Annotated, Any
 
 from errand import models
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from api.conversations import control
 from api.http.auth import Answerer, Call, Reader
-from api.http.body import accepts_json, json_body
+from api.http.body import json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import own_session, session_of
 from api.http.paging import ListParameters, cursor, moment_and_id
-from api.http.problems import finding
-from api.openapi import BODY, problems, request_body
+from api.http.problems import refuse
+from api.openapi import problems
 from api.views.conversation import request_record
-from domain.errors import Conflict, Invalid, Refusal
+from domain.errors import Conflict, Refusal
 from domain.sessions.input_request import InputRequest, RequestOrder, RequestStatus
 from domain.task import Id, Strict
 from store import input_requests
 
-router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["input requests"])
 
 _EXAMPLE = {"response_to": "01jd2s0p8m3kq5w7x9z1b2c4d6", "input": {"approved": True, "notes": "Proceed with option B"}}
 
@@ -49,11 +49,10 @@ class AnswerAccepted(BaseModel):
     status: RequestStatus
 
 
-@router.get("/input-requests", responses=problems(422), summary="List input requests of all tasks")
+@router.get("/input-requests", summary="List input requests of all tasks")
 async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query()]) -> models.InputRequestPage:
     if query.order in _ORDER_OF and query.status is not _ORDER_OF[query.order]:
-        problem = finding("/order", "wrong_status", f"only with status={_ORDER_OF[query.order]}", place="query")
-        raise Invalid("These requests have no such order.", errors=[problem])
+        raise refuse("/order", "wrong_status", f"only with status={_ORDER_OF[query.order]}", place="query")
     filters = query.filters
     items = await input_requests.find(
         call.pool,
@@ -73,7 +72,7 @@ async def list_input_requests(call: Reader, query: Annotated[RequestQuery, Query
     return _page(shown, cursor(filters, last.id, moments.get(query.order)))
 
 
-@router.get("/tasks/{task_id}/input-requests", responses=problems(404), summary="List all input requests of a task")
+@router.get("/tasks/{task_id}/input-requests", summary="List all input requests of a task")
 async def list_task_requests(call: Reader, task_id: str) -> models.InputRequestPage:
     session = await session_of(call, task_id)
     items = await input_requests.find(call.pool, call.tenant, status=None, session_id=session.id, limit=200)
@@ -85,17 +84,12 @@ def _page(found: list[InputRequest], next_cursor: str | None = None) -> models.I
 
 
 @router.post(
-    "/tasks/{task_id}/input",
-    tags=["core"],
-    status_code=202,
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": AnswerBody.model_json_schema(), "example": _EXAMPLE}}),
-    summary="Answer an input request",
+    "/tasks/{task_id}/input", tags=["core"], status_code=202, responses=problems(409), summary="Answer an input request"
 )
 async def answer_request(
     call: Answerer,
     task_id: str,
-    answer: Annotated[AnswerBody, json_body(AnswerBody)],
+    answer: Annotated[AnswerBody, json_body(AnswerBody, example=_EXAMPLE)],
     idempotency_key: Key = None,
 ) -> AnswerAccepted:
     """Answers one request once; other requests of the task stay open. A repetition with the same Idempotency-Key gets

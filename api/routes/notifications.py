@@ -9,16 +9,16 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from errand import models
-from fastapi import APIRouter, Depends, Query, Request, Response, WebSocket
+from fastapi import APIRouter, Query, Request, Response, WebSocket
 from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.websockets import WebSocketDisconnect
 
 from api.http.auth import Call, Reader, Supervisor
-from api.http.body import accepts_json, choose_media_type, json_body
+from api.http.body import choose_media_type, json_body
 from api.http.paging import ListParameters, Parameters
-from api.http.problems import finding
-from api.openapi import BODY, problems, ref, request_body
+from api.http.problems import finding, refuse
+from api.openapi import problems, ref
 from api.routes.events import LastEventId
 from api.streams.feeds import LOOK_SECONDS, TenantFeed, tenant_position
 from api.streams.readers import still_allowed, stream_feed
@@ -39,7 +39,6 @@ from store.database import TRANSIENT_ERRORS
 from store.keys import Right
 
 router = APIRouter(tags=["notifications"])
-json_router = APIRouter(tags=["notifications"], dependencies=[Depends(accepts_json)])
 MOST = 100  # per tenant: each subscription may cause a delivery for every event
 _ANSWER = {
     "description": "Server-sent events, or a page of them as JSON",
@@ -72,7 +71,7 @@ class FeedQuery(Parameters):
 @router.get(
     "/notifications",
     response_class=Response,
-    responses={**problems(409, 410, 422), 200: _ANSWER},
+    responses={**problems(409, 410), 200: _ANSWER},
     summary="Follow all sessions",
 )
 async def follow_notifications(
@@ -148,21 +147,14 @@ async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) 
 # Subscriptions.
 
 
-@json_router.post(
-    "/subscriptions",
-    status_code=201,
-    responses=problems(403, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(NewSubscription), "example": _EXAMPLE}}),
-    summary="Create a subscription",
-)
+@router.post("/subscriptions", status_code=201, responses=problems(409), summary="Create a subscription")
 async def create_subscription(
-    call: Supervisor, body: Annotated[NewSubscription, json_body(NewSubscription)]
+    call: Supervisor, body: Annotated[NewSubscription, json_body(NewSubscription, example=_EXAMPLE)]
 ) -> models.CreatedSubscription:
     check_target(body.channel, body.target, call.settings)
     known = await notifications.list_subscriptions(call.pool, call.tenant)
     if body.name in list(ChannelName):
-        taken = finding("/name", "reserved", "this name means all subscriptions of that channel")
-        raise Invalid("This name means all subscriptions of that channel; choose another.", errors=[taken])
+        raise refuse("/name", "reserved", "this name means all subscriptions of that channel")
     if len(known) >= MOST:
         raise Conflict(f"There may be at most {MOST} subscriptions.")
     secret = new_secret() if body.channel in SIGNED else None
@@ -174,14 +166,12 @@ async def create_subscription(
     return _with_secret(made, secret)
 
 
-@json_router.get("/subscriptions", responses=problems(), summary="List the subscriptions")
+@router.get("/subscriptions", summary="List the subscriptions")
 async def list_subscriptions(call: Reader) -> models.SubscriptionPage:
     return models.SubscriptionPage(items=await notifications.list_subscriptions(call.pool, call.tenant))
 
 
-@json_router.delete(
-    "/subscriptions/{subscription_id}", status_code=204, responses=problems(403, 404), summary="End a subscription"
-)
+@router.delete("/subscriptions/{subscription_id}", status_code=204, summary="End a subscription")
 async def delete_subscription(call: Supervisor, subscription_id: str) -> Response:
     """Its pending deliveries end as failed."""
     await _find(call, subscription_id)
@@ -189,11 +179,7 @@ async def delete_subscription(call: Supervisor, subscription_id: str) -> Respons
     return Response(status_code=204)
 
 
-@json_router.post(
-    "/subscriptions/{subscription_id}/rotate",
-    responses=problems(403, 404, 409),
-    summary="Give a webhook a new secret",
-)
+@router.post("/subscriptions/{subscription_id}/rotate", responses=problems(409), summary="Give a webhook a new secret")
 async def rotate_secret(call: Supervisor, subscription_id: str) -> models.CreatedSubscription:
     """Both secrets sign for a day, so that the receiver can switch without missing anything."""
     await _find(call, subscription_id)
@@ -206,11 +192,7 @@ async def rotate_secret(call: Supervisor, subscription_id: str) -> models.Create
     return _with_secret(made, secret)
 
 
-@json_router.post(
-    "/subscriptions/{subscription_id}/enable",
-    responses=problems(403, 404),
-    summary="Enable a subscription again",
-)
+@router.post("/subscriptions/{subscription_id}/enable", summary="Enable a subscription again")
 async def enable_subscription(call: Supervisor, subscription_id: str) -> models.Subscription:
     """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
     await _find(call, subscription_id)
@@ -244,7 +226,7 @@ class DeliveryQuery(ListParameters):
     task_id: Id | None = None
 
 
-@json_router.get("/deliveries", responses=problems(422), summary="List deliveries, the newest first")
+@router.get("/deliveries", summary="List deliveries, the newest first")
 async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]) -> models.DeliveryPage:
     found = await notifications.find_deliveries(
         call.pool,
@@ -259,10 +241,10 @@ async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]
     return models.DeliveryPage(items=shown, next_cursor=more)
 
 
-@json_router.post(
+@router.post(
     "/deliveries/{delivery_id}/resend",
     status_code=202,
-    responses=problems(403, 404, 409),
+    responses=problems(409),
     summary="Send a delivery again, with the same id",
 )
 async def resend_delivery(call: Supervisor, delivery_id: str) -> models.Delivery:

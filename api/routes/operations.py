@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field
 from temporalio.api.common.v1 import Payloads
 
 from api.http import body
-from api.http.auth import Admin, Call, Reader, ServicesDep, services_of
+from api.http.auth import Admin, Reader, ServicesDep
 from api.http.paging import Parameters
 from api.openapi import BODY, problems, request_body
 from api.services import Services
-from domain.errors import Conflict, Invalid
+from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.sealing import SealingError
 from store import figures, workers
@@ -80,7 +80,7 @@ async def _missing(services: Services) -> list[str] | None:
         return None
 
 
-@router.get("/summary", responses=problems(), summary="Count what runs, what waits for people and today's spending")
+@router.get("/summary", summary="Count what runs, what waits for people and today's spending")
 async def show_summary(call: Reader) -> TenantFigures:
     """The figures of this tenant. A day begins at midnight UTC."""
     return await figures.of_tenant(call.pool, call.tenant)
@@ -91,7 +91,7 @@ class FiguresQuery(Parameters):
     agent: str | None = Field(default=None, max_length=100)
 
 
-@router.get("/figures", responses=problems(422), summary="Count tasks, failures and spending by time and agent")
+@router.get("/figures", summary="Count tasks, failures and spending by time and agent")
 async def show_figures(call: Reader, query: Annotated[FiguresQuery, Query()]) -> PeriodFigures:
     return await figures.by_day_and_agent(call.pool, call.tenant, query.days, query.agent)
 
@@ -109,7 +109,7 @@ async def show_queues(call: Reader) -> Queues:
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={**problems(), 200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
+    responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
     summary="Metrics",
 )
 async def show_metrics(_: Reader, services: ServicesDep) -> Response:
@@ -120,64 +120,44 @@ async def show_metrics(_: Reader, services: ServicesDep) -> Response:
 # /codec: a codec server that decrypts our payloads for Temporal's Web UI and command line.
 
 
-codec_router = APIRouter(prefix="/codec", tags=["operations"])
-
-_SCHEMA: JsonObject = {
+_PAYLOADS: JsonObject = {
     "type": "object",
     "properties": {"payloads": {"type": "array", "items": {"type": "object"}}},
     "example": {"payloads": [{"metadata": {"encoding": "anNvbi9wbGFpbg=="}, "data": "ImhpIg=="}]},
 }
-_ROUTE: JsonObject = {
-    "response_class": Response,
-    "responses": {**problems(409, *BODY), 200: {"content": {"application/json": {"schema": _SCHEMA}}}},
-    "openapi_extra": request_body({"application/json": {"schema": _SCHEMA}}),
-}
+_JSON = {"application/json": {"schema": _PAYLOADS}}
 
 
-@codec_router.post("/decode", summary="Decrypt payloads of Temporal's history", **_ROUTE)
+@router.post(
+    "/codec/decode",
+    response_class=Response,
+    responses={**problems(*BODY), 200: {"content": _JSON}},
+    openapi_extra=request_body(_JSON),
+    summary="Decrypt payloads of Temporal's history",
+)
 async def decode_payloads(request: Request, call: Admin) -> Response:
-    payloads = await _payloads(request, call)
-    try:
-        found = await EncryptingCodec(call.services.keys, encrypts=False).decode(payloads.payloads)
-    except SealingError as error:
-        raise Invalid(f"These payloads cannot be decrypted: {error}.") from None
-    return _answer(request, Payloads(payloads=found))
-
-
-@codec_router.post("/encode", summary="Encrypt payloads as the platform does", **_ROUTE)
-async def encode_payloads(request: Request, call: Admin) -> Response:
-    payloads = await _payloads(request, call)
-    if not call.services.keys:
-        raise Conflict("There is no key: set ERRAND_SECRET_KEYS.", type="no-secret-key")
-    return _answer(
-        request, Payloads(payloads=await EncryptingCodec(call.services.keys, encrypts=True).encode(payloads.payloads))
-    )
-
-
-@codec_router.options("/decode", include_in_schema=False)
-@codec_router.options("/encode", include_in_schema=False)
-async def preflight(request: Request) -> Response:
-    return Response(status_code=204, headers=_cors_headers(request))
-
-
-async def _payloads(request: Request, call: Call) -> Payloads:
     value, _ = await body.read_json(request, call.settings.max_body_bytes)
     try:
-        return ParseDict(value, Payloads())
-    # the parser raises the last two for JSON of an unexpected shape
+        payloads = ParseDict(value, Payloads())
+        found = await EncryptingCodec(call.services.keys, encrypts=False).decode(payloads.payloads)
+    # the parser raises these for JSON of an unexpected shape
     except (ParseError, TypeError, AttributeError):
         raise Invalid("The body is not a list of payloads.") from None
-
-
-def _answer(request: Request, payloads: Payloads) -> Response:
-    content = json.dumps(MessageToDict(payloads))
+    except SealingError as error:
+        raise Invalid(f"These payloads cannot be decrypted: {error}.") from None
+    content = json.dumps(MessageToDict(Payloads(payloads=found)))
     return Response(content, headers=_cors_headers(request), media_type="application/json")
+
+
+@router.options("/codec/decode", include_in_schema=False)
+async def preflight(request: Request) -> Response:
+    return Response(status_code=204, headers=_cors_headers(request))
 
 
 def _cors_headers(request: Request) -> dict[str, str]:
     """CORS headers for the pages of a configured Web UI; the browser refuses all others."""
     origin = request.headers.get("origin")
-    if origin is None or origin not in services_of(request).settings.temporal_ui_origins:
+    if origin is None or origin not in body.services_of(request).settings.temporal_ui_origins:
         # also without the other headers: a cache must not give this response to a page that is allowed
         return {"Vary": "Origin"}
     return {

@@ -3,18 +3,16 @@
 from typing import Annotated
 
 from errand import models
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from api.http.auth import Reader, Supervisor
-from api.http.body import accepts_json
 from api.http.lookup import session_of
 from api.http.paging import Parameters
-from api.openapi import problems
 from domain.task import Id
 from store import audit, tool_calls
 
-router = APIRouter(tags=["record"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["record"])
 
 
 class AuditPosition(Parameters):
@@ -32,25 +30,21 @@ class VerifyQuery(Parameters):
     )
 
 
-@router.get("/tasks/{task_id}/effects", responses=problems(404), summary="List the effects of a task so far")
+@router.get("/tasks/{task_id}/effects", summary="List the effects of a task so far")
 async def list_effects(call: Reader, task_id: str) -> models.EffectPage:
     """This includes the effects of its subagents. For a dry run: what would have been done."""
     session = await session_of(call, task_id)
     return await tool_calls.get_ledger(call.pool, call.tenant, session.id)
 
 
-@router.get(
-    "/tasks/{task_id}/audit", responses=problems(404, 422), summary="List the audit log of a task, newest first"
-)
+@router.get("/tasks/{task_id}/audit", summary="List the audit log of a task, newest first")
 async def list_task_audit(call: Reader, task_id: str, query: Annotated[AuditPosition, Query()]) -> models.AuditPage:
     session = await session_of(call, task_id)
     found = await audit.find(call.pool, call.tenant, session_id=session.id, before=query.before, limit=query.limit + 1)
     return _page(found, query.limit)
 
 
-@router.get(
-    "/tasks/{task_id}/audit/verify", responses=problems(404), summary="Verify the audit log of a task's conversation"
-)
+@router.get("/tasks/{task_id}/audit/verify", summary="Verify the audit log of a task's conversation")
 async def verify_task_audit(call: Reader, task_id: str) -> models.ChainState:
     """Checks the links of its own chain; `/audit/verify` also detects a chain that was replaced as a whole."""
     session = await session_of(call, task_id)
@@ -58,7 +52,7 @@ async def verify_task_audit(call: Reader, task_id: str) -> models.ChainState:
     return models.ChainState(intact=verdict.found is None, entries=verdict.entries, broken=verdict.found)
 
 
-@router.get("/audit", responses=problems(422), summary="List the audit log, newest first")
+@router.get("/audit", summary="List the audit log, newest first")
 async def list_audit(call: Supervisor, query: Annotated[AuditQuery, Query()]) -> models.AuditPage:
     """Entries of all tasks, keys and agents, or of one conversation, which is one chain."""
     found = await audit.find(
@@ -67,9 +61,7 @@ async def list_audit(call: Supervisor, query: Annotated[AuditQuery, Query()]) ->
     return _page(found, query.limit)
 
 
-@router.get(
-    "/audit/verify", responses=problems(422), summary="Verify that nothing in the audit log was changed or removed"
-)
+@router.get("/audit/verify", summary="Verify that nothing in the audit log was changed or removed")
 async def verify_audit(call: Supervisor, query: Annotated[VerifyQuery, Query()]) -> models.Verification:
     verdict = await audit.verify(call.pool, call.tenant, query.head)
     return models.Verification(

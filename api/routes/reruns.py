@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from errand import models
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from pydantic import Field, StringConstraints
 
 from api.http.auth import Call, Reader, Submitter
-from api.http.body import accepts_json, check_input_length, json_body
+from api.http.body import check_input_length, json_body
 from api.http.idempotency import IdempotencyKey, Key
 from api.http.lookup import check_kept, own_session, session_of
-from api.http.problems import finding
-from api.openapi import BODY, problems, ref, request_body
+from api.http.problems import finding, refuse
+from api.openapi import problems
 from api.submission import rules, submit
 from api.submission.submit import AcceptedResponse, Checked, Prepared, SessionPlace
 from api.submission.task_files import NOTHING_SHOWN, collect_files, find_shown
@@ -37,7 +37,7 @@ from store.database import Pool
 from store.sessions import SessionRow
 from store.workspaces import Manifest
 
-router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["tasks"])
 _EXAMPLES = {
     "prompt": {
         "summary": "From the third step, with other instructions",
@@ -86,14 +86,13 @@ class RerunBody(Strict):
     "/tasks/{task_id}/rerun",
     status_code=202,
     response_model=models.TaskHandle,
-    responses=problems(404, 409, 410, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(RerunBody), "examples": _EXAMPLES}}, required=False),
+    responses=problems(409, 410),
     summary="Run a task again from one of its steps",
 )
 async def rerun_task(
     call: Submitter,
     task_id: str,
-    body: Annotated[RerunBody, json_body(RerunBody, optional=True, check_value=check_input_length)],
+    body: Annotated[RerunBody, json_body(RerunBody, optional=True, check_value=check_input_length, examples=_EXAMPLES)],
     idempotency_key: Key = None,
 ) -> Response:
     """Creates a task in its own conversation, with the messages and files that the original had before that step. The
@@ -166,8 +165,7 @@ def _check(source: SessionRow, body: RerunBody) -> None:
         problems = [finding(f"/{name}", "excluded", reason) for name in given]
         raise Invalid("Recorded answers cannot follow from something else.", errors=problems)
     if body.tool_results and body.from_step == 1:
-        problem = finding("/tool_results", "excluded", "no step came before the first")
-        raise Invalid("The first step has no results to change.", errors=[problem])
+        raise refuse("/tool_results", "excluded", "no step came before the first")
 
 
 def _list_changes(body: RerunBody) -> list[str]:
@@ -190,15 +188,14 @@ async def _task(call: Call, source: SessionRow, body: RerunBody) -> Checked:
     models = _models(call, source, body, definition.for_side(definition.first_side))
     sides = session_sides(definition, lambda view: _models(call, source, body, view))
     if source.sides is not None and not source.sides.plain and body.from_step > 1:
-        problem = finding("/from_step", "unavailable", "whose turn it was is not part of a rerun", [1])
-        raise Invalid("A session with two sides can be rerun from its first step only.", errors=[problem])
+        raise refuse("/from_step", "unavailable", "whose turn it was is not part of a rerun", [1])
     if sides is not None and source.sides is not None and body.model is None and body.agent_version is None:
         sides = source.sides
     # recorded answers cost nothing and run no tool, so that neither a price nor a sandbox is needed
     if not body.recorded:
         every = all_models(models, sides)
         await rules.check_models(call.pool, every, call.settings)
-        rules.check_prices(limits, spec.config.tree, every, call.services.prices, call.settings)
+        rules.check_prices(limits, spec.config.tree, every, call.services.prices)
         limits = rules.with_default_cost(limits, limits.tokens, every, call.services.prices, call.settings)
         await rules.check_sandbox(call.pool, spec, definition, call.settings)
     retention = spec.config.retention or call.settings.retention_ms
@@ -217,8 +214,7 @@ async def _agent(call: Call, source: SessionRow, body: RerunBody) -> tuple[Agent
     found = await agents.get_version(call.pool, call.tenant, source.agent, body.agent_version)
     if found is None:
         known = await agents.list_versions(call.pool, call.tenant, source.agent)
-        problem = finding("/agent_version", "unknown_version", "the agent has no such version", known)
-        raise Invalid("The agent has no such version.", type="unknown-version", errors=[problem])
+        raise refuse("/agent_version", "unknown_version", "the agent has none such", known, type="unknown-version")
     return found
 
 
@@ -327,8 +323,7 @@ def _check_step(source: SessionRow, own: list[Node], step: int) -> None:
     if not steps or source.step > steps[-1]:
         steps.append(max(1, source.step))  # the step in which it ended without a response
     if step not in steps:
-        problem = finding("/from_step", "unknown_step", "the task itself took no such step", steps[:200])
-        raise Invalid("The task has no such step.", type="unknown-step", errors=[problem])
+        raise refuse("/from_step", "unknown_step", "the task took no such step", steps[:200], type="unknown-step")
 
 
 def _is_reply(node: Node) -> bool:
@@ -378,10 +373,11 @@ def _as_text(value: str | JsonObject) -> str:
 # /tasks/{id}/replay: whether the current code makes the same decisions as a task's history.
 
 REPLAY_SECONDS = 60.0
+NO_HISTORY = 4  # the exit code of the command
 _one_replay = asyncio.Lock()  # a replay takes a whole processor, which requests of this process need
 
 
-@router.post("/tasks/{task_id}/replay", responses=problems(404), summary="Replay a task on the current code")
+@router.post("/tasks/{task_id}/replay", summary="Replay a task on the current code")
 async def replay_task(call: Reader, task_id: str) -> models.ReplayReport:
     """Calls no model and no tool, and changes nothing. An API process runs one replay at a time."""
     session = await session_of(call, task_id)
@@ -390,17 +386,13 @@ async def replay_task(call: Reader, task_id: str) -> models.ReplayReport:
         raise TooMany("Another replay is running at this server.", retry_after=5)
     async with _one_replay:
         found = await _run_replay(session.id)
-    if not found:
-        raise NotFound("Temporal no longer has a history of this task.")
     return models.ReplayReport(same=all(one.same for one in found), verdicts=found)
 
 
 async def _run_replay(session_id: str) -> list[models.ReplayVerdict]:
+    """A separate process: a replay uses a processor for seconds, and the SDK's threads outlive it."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "api.replay_program",
-        session_id,
+        *(sys.executable, "-m", "cli", "replay", session_id, "--json"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -415,6 +407,8 @@ async def _run_replay(session_id: str) -> list[models.ReplayVerdict]:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode != 0:
+    if process.returncode == NO_HISTORY:
+        raise NotFound("Temporal no longer has a history of this task.")
+    if process.returncode not in (0, 1):  # the same, or another decision
         raise Unavailable("Temporal cannot be reached, or the replay failed; see `errand replay`.")
-    return [models.ReplayVerdict(**one) for one in json.loads(output)]
+    return [models.ReplayVerdict(**one) for one in json.loads(output)["verdicts"]]

@@ -5,17 +5,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from errand import models
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from api.conversations import control
 from api.conversations.control import Stop
 from api.http import lookup
 from api.http.auth import Call, Reader, Stopper, Submitter
-from api.http.body import accepts_json, json_body
+from api.http.body import json_body
 from api.http.paging import ListParameters
-from api.http.problems import finding, pointers_moved
-from api.openapi import BODY, problems, ref, request_body
+from api.http.problems import finding, pointers_moved, refuse
+from api.openapi import problems
 from api.submission import submit
 from api.submission.submit import Checked, SessionPlace
 from api.submission.task_files import check_workspaces, collect_files
@@ -28,7 +28,7 @@ from domain.sessions.session import Reason
 from domain.task import Id, Strict, TaskContext, TaskSpec, opening
 from store import missions, schedule_runs, schedules, workspaces
 
-router = APIRouter(tags=["schedules"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["schedules"])
 MOST = 20_000  # per tenant
 MOST_BACKFILLED = 10_000  # ticks of one request
 _EXAMPLE = {
@@ -68,14 +68,10 @@ class NamedParameters(ListParameters):
     limit: int = Field(default=50, ge=1, le=100)
 
 
-@router.post(
-    "/schedules",
-    status_code=201,
-    responses=problems(403, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(NewSchedule), "example": _EXAMPLE}}),
-    summary="Create a schedule",
-)
-async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule)]) -> models.Schedule:
+@router.post("/schedules", status_code=201, responses=problems(409), summary="Create a schedule")
+async def create_schedule(
+    call: Submitter, body: Annotated[NewSchedule, json_body(NewSchedule, example=_EXAMPLE)]
+) -> models.Schedule:
     """Each run is a session of the task, in the schedule's own conversation unless it names one. Invalid input is
     refused now, not when a run is due. With `mission` it runs within budgets, until it ends."""
     task = await _check_schedule(call, body)
@@ -95,7 +91,7 @@ async def create_schedule(call: Submitter, body: Annotated[NewSchedule, json_bod
     return await _show_changed(call, made)
 
 
-@router.get("/schedules", responses=problems(422), summary="List the schedules")
+@router.get("/schedules", summary="List the schedules")
 async def list_schedules(call: Reader, query: Annotated[NamedParameters, Query()]) -> models.SchedulePage:
     """Newest first, without deleted ones but with missions that have ended. The next times of a schedule are shown
     with the schedule itself."""
@@ -106,19 +102,14 @@ async def list_schedules(call: Reader, query: Annotated[NamedParameters, Query()
     return models.SchedulePage(items=[await _record(call, one, None) for one in listed], next_cursor=more)
 
 
-@router.get("/schedules/{schedule_id}", responses=problems(404), summary="Show a schedule and its next five times")
+@router.get("/schedules/{schedule_id}", summary="Show a schedule and its next five times")
 async def show_schedule(call: Reader, schedule_id: str) -> models.Schedule:
     return await _show(call, await _find(call, schedule_id))
 
 
-@router.put(
-    "/schedules/{schedule_id}",
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(NewSchedule), "example": _EXAMPLE}}),
-    summary="Replace a schedule",
-)
+@router.put("/schedules/{schedule_id}", responses=problems(409), summary="Replace a schedule")
 async def replace_schedule(
-    call: Submitter, schedule_id: str, body: Annotated[NewSchedule, json_body(NewSchedule)]
+    call: Submitter, schedule_id: str, body: Annotated[NewSchedule, json_body(NewSchedule, example=_EXAMPLE)]
 ) -> models.Schedule:
     """Its runs, its conversation and its workspace stay."""
     known = await _find_working(call, schedule_id)
@@ -126,10 +117,7 @@ async def replace_schedule(
         raise Conflict("A schedule stays a mission, or none; make another one instead.")
     if body.conversation_id not in (None, known.conversation_id) or body.task.context.files:
         pointer = "/task/context/files" if body.task.context.files else "/conversation_id"
-        raise Invalid(
-            "A schedule keeps its conversation and its files.",
-            errors=[finding(pointer, "not_changeable", "make another schedule instead")],
-        )
+        raise refuse(pointer, "not_changeable", "make another schedule instead")
     task = await _check_schedule(call, body)
     made = await schedules.replace(
         call.pool,
@@ -145,7 +133,7 @@ async def replace_schedule(
     return await _show_changed(call, made)
 
 
-@router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(403, 404), summary="Delete a schedule")
+@router.delete("/schedules/{schedule_id}", status_code=204, summary="Delete a schedule")
 async def delete_schedule(call: Stopper, schedule_id: str) -> Response:
     """Runs that have begun continue, and the conversation stays. A mission is cancelled instead: its runs are stopped,
     and it can still be read, with its summary. Cancelling again only stops what is left."""
@@ -170,12 +158,7 @@ async def _cancel(call: Call, mission: Mission) -> None:
             await control.stop_session(call, session, how)
 
 
-@router.put(
-    "/schedules/{schedule_id}/files",
-    responses=problems(403, 404, 409, *BODY),
-    summary="Replace the files of a schedule",
-    openapi_extra=request_body({"application/json": {"schema": ScheduleFiles.model_json_schema()}}),
-)
+@router.put("/schedules/{schedule_id}/files", responses=problems(409), summary="Replace the files of a schedule")
 async def put_schedule_files(
     call: Submitter, schedule_id: str, body: Annotated[ScheduleFiles, json_body(ScheduleFiles)]
 ) -> models.Schedule:
@@ -191,12 +174,7 @@ async def put_schedule_files(
     return await _show(call, schedule)
 
 
-@router.post(
-    "/schedules/{schedule_id}/pause",
-    responses=problems(403, 404, *BODY),
-    summary="Pause a schedule",
-    openapi_extra=request_body({"application/json": {"schema": PauseBody.model_json_schema()}}, required=False),
-)
+@router.post("/schedules/{schedule_id}/pause", summary="Pause a schedule")
 async def pause_schedule(
     call: Stopper, schedule_id: str, body: Annotated[PauseBody, json_body(PauseBody, optional=True)]
 ) -> models.Schedule:
@@ -206,7 +184,7 @@ async def pause_schedule(
     return await _show_changed(call, made)
 
 
-@router.post("/schedules/{schedule_id}/resume", responses=problems(403, 404, 409), summary="Resume a schedule")
+@router.post("/schedules/{schedule_id}/resume", responses=problems(409), summary="Resume a schedule")
 async def resume_schedule(call: Stopper, schedule_id: str) -> models.Schedule:
     """Ticks that were due while it was paused are not made up for; use backfill for that. What waited for a mission
     begins now: messages to its subagents, and runs that were queued when a risk paused it."""
@@ -221,12 +199,7 @@ async def resume_schedule(call: Stopper, schedule_id: str) -> models.Schedule:
     return await _show_changed(call, await schedules.get(call.pool, call.tenant, found.id))
 
 
-@router.post(
-    "/schedules/{schedule_id}/trigger",
-    status_code=202,
-    responses=problems(403, 404, 503),
-    summary="Run a schedule now",
-)
+@router.post("/schedules/{schedule_id}/trigger", status_code=202, responses=problems(503), summary="Run a schedule now")
 async def trigger_schedule(call: Submitter, schedule_id: str) -> models.Triggered:
     """This works even if it is paused or in its quiet hours; the check, the overlap rule, and the pauses and budgets of
     a mission still apply."""
@@ -239,12 +212,11 @@ async def trigger_schedule(call: Submitter, schedule_id: str) -> models.Triggere
 @router.post(
     "/schedules/{schedule_id}/backfill",
     status_code=202,
-    responses=problems(403, 404, 503, *BODY),
+    responses=problems(503),
     summary="Run a schedule for a past range of time",
-    openapi_extra=request_body({"application/json": {"schema": ref(BackfillBody), "example": _PAST}}),
 )
 async def backfill_schedule(
-    call: Submitter, schedule_id: str, body: Annotated[BackfillBody, json_body(BackfillBody)]
+    call: Submitter, schedule_id: str, body: Annotated[BackfillBody, json_body(BackfillBody, example=_PAST)]
 ) -> models.Schedule:
     """A time that already has a run is left alone."""
     schedule = await _find_working(call, schedule_id)
@@ -255,7 +227,7 @@ async def backfill_schedule(
     return await _show(call, schedule)
 
 
-@router.get("/schedules/{schedule_id}/runs", responses=problems(404, 422), summary="List the runs of a schedule")
+@router.get("/schedules/{schedule_id}/runs", summary="List the runs of a schedule")
 async def list_schedule_runs(
     call: Reader,
     schedule_id: str,
@@ -287,8 +259,7 @@ def refuse_parts(task: TaskSpec, *parts: str) -> None:
     found = [f"context/{one}" for one in parts if getattr(task.context, one)]
     found += ["config/tree"] if task.config.tree is not None else []
     if found:
-        excluded = finding(f"/task/{found[0]}", "excluded", "not for a task that is repeated")
-        raise Invalid("Each run has the history, files and limits of its conversation.", errors=[excluded])
+        raise refuse(f"/task/{found[0]}", "excluded", "not for a task that is repeated")
 
 
 def _run_session(call: Call, body: NewSchedule, task: Checked) -> NewSession:
@@ -298,14 +269,12 @@ def _run_session(call: Call, body: NewSchedule, task: Checked) -> NewSession:
 
 def _check_range(schedule: Schedule, body: BackfillBody) -> None:
     if body.start >= body.end or body.end > datetime.now(UTC):
-        problem = finding("/end", "out_of_range", "after the start, and not in the future")
-        raise Invalid("The range is not in the past.", type="invalid-time", errors=[problem])
+        raise refuse("/end", "out_of_range", "after the start, and not in the future", type="invalid-time")
     days = (body.end - body.start) / timedelta(days=1)
     rules = schedule.rules
     ticks = days * (per_day(rules.cron) if rules.cron else DAY_MS / rules.every if rules.every else 1)
     if ticks > MOST_BACKFILLED:
-        problem = finding("/start", "out_of_range", f"at most {MOST_BACKFILLED} ticks at once")
-        raise Invalid("This range has too many ticks.", errors=[problem])
+        raise refuse("/start", "out_of_range", f"at most {MOST_BACKFILLED} ticks at once")
 
 
 async def _find(call: Call, schedule_id: str) -> Schedule:

@@ -3,21 +3,21 @@
 from typing import Annotated, Literal
 
 from errand import models
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from api.conversations import control
 from api.conversations.bodies import stream_key
 from api.conversations.control import Stop
 from api.http.auth import Call, Stopper
-from api.http.body import accepts_json, json_body
+from api.http.body import json_body
 from api.http.idempotency import Key, check_key, one_at_a_time
 from api.http.lookup import check_open, conversation_of, own_session, session_of
-from api.http.problems import finding
-from api.openapi import BODY, problems, request_body
+from api.http.problems import refuse
+from api.openapi import problems
 from api.views.results import task_records
 from domain.conversations.requests import Promote
-from domain.errors import Conflict, Invalid, NotFound
+from domain.errors import Conflict, NotFound
 from domain.ids import derive_id, new_id
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, Scope
@@ -26,7 +26,7 @@ from domain.task import Strict
 from store import conversations, threads
 from store.sessions import SessionRow
 
-router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["tasks"])
 
 _ENDED = {"description": "The task had already ended; nothing changed", "model": models.Task}
 
@@ -69,29 +69,23 @@ class CancelBody(StopBody):
 
 def _check_steer(body: SteerBody) -> None:
     if not body.message.strip():
-        problem = finding("/message", "empty", "must not be empty")
-        raise Invalid("The message is empty.", type="empty-message", errors=[problem])
+        raise refuse("/message", "empty", "must not be empty", type="empty-message")
 
 
 def _check_cancel(body: CancelBody) -> None:
     if "grace" in body.model_fields_set and body.mode == "hard":
-        problem = finding("/grace", "excluded", "only a graceful cancel has a grace", [])
-        raise Invalid("A hard cancel does not wait.", errors=[problem])
+        raise refuse("/grace", "excluded", "only a graceful cancel has a grace", [])
 
 
 @router.post(
-    "/tasks/{task_id}/steer",
-    status_code=202,
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body(
-        {"application/json": {"schema": SteerBody.model_json_schema(), "example": {"message": "Leave out the tests."}}}
-    ),
-    summary="Send a message to a running task",
+    "/tasks/{task_id}/steer", status_code=202, responses=problems(409), summary="Send a message to a running task"
 )
 async def steer_task(
     call: Stopper,
     task_id: str,
-    body: Annotated[SteerBody, json_body(SteerBody, check_model=_check_steer)],
+    body: Annotated[
+        SteerBody, json_body(SteerBody, check_model=_check_steer, example={"message": "Leave out the tests."})
+    ],
     idempotency_key: Key = None,
 ) -> Steering:
     """The task reads the message before its next step, and does not end while it is unread. 404 if the task has
@@ -156,22 +150,21 @@ def _refuse_ended(session: SessionRow) -> Conflict:
     tags=["core"],
     status_code=202,
     response_model=models.Task,
-    responses={**problems(403, 404, *BODY), 200: _ENDED},
-    openapi_extra=request_body(
-        {
-            "application/json": {
-                "schema": CancelBody.model_json_schema(),
-                "example": {"reason": "no longer needed", "scope": "tree"},
-            }
-        },
-        required=False,
-    ),
+    responses={200: _ENDED},
     summary="Cancel a task",
 )
 async def cancel_task(
     call: Stopper,
     task_id: str,
-    body: Annotated[CancelBody, json_body(CancelBody, optional=True, check_model=_check_cancel)],
+    body: Annotated[
+        CancelBody,
+        json_body(
+            CancelBody,
+            optional=True,
+            check_model=_check_cancel,
+            example={"reason": "no longer needed", "scope": "tree"},
+        ),
+    ],
     response: Response,
     idempotency_key: Key = None,
 ) -> models.Task:
@@ -191,16 +184,13 @@ async def cancel_task(
     "/tasks/{task_id}/interrupt",
     status_code=202,
     response_model=models.Task,
-    responses={**problems(403, 404, 409, *BODY), 200: _ENDED},
-    openapi_extra=request_body(
-        {"application/json": {"schema": StopBody.model_json_schema(), "example": {"reason": "enough"}}}, required=False
-    ),
+    responses={**problems(409), 200: _ENDED},
     summary="Interrupt a task",
 )
 async def interrupt_task(
     call: Stopper,
     task_id: str,
-    body: Annotated[StopBody, json_body(StopBody, optional=True)],
+    body: Annotated[StopBody, json_body(StopBody, optional=True, example={"reason": "enough"})],
     response: Response,
     idempotency_key: Key = None,
 ) -> models.Task:
@@ -229,10 +219,7 @@ async def _stop(call: Call, session: SessionRow, stop: Stop, key: str | None, re
     "/tasks/{task_id}/promote",
     status_code=202,
     response_model=models.Task,
-    responses={
-        **problems(403, 404, 409),
-        200: {"description": "It was already in the background", "model": models.Task},
-    },
+    responses={**problems(409), 200: {"description": "It was already in the background", "model": models.Task}},
     summary="Let a subagent that its parent waits for continue in the background",
 )
 async def promote_task(call: Stopper, task_id: str, response: Response) -> models.Task:

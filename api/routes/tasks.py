@@ -6,16 +6,16 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from errand import models
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, Field
 
 from api.http.auth import Call, Reader, Submitter
-from api.http.body import accepts_json, check_input_length, json_body
+from api.http.body import check_input_length, json_body
 from api.http.idempotency import NO_KEY, IdempotencyKey, Key
 from api.http.lookup import check_kept, session_of
 from api.http.paging import ListParameters, Parameters
-from api.http.problems import finding
-from api.openapi import BODY, problems, ref, request_body
+from api.http.problems import refuse
+from api.openapi import problems
 from api.routes.agents import AgentRecord
 from api.streams.feeds import show_event
 from api.streams.readers import await_ending
@@ -25,7 +25,7 @@ from api.views.results import artifact, is_inline, task_error, task_records
 from api.views.trace import Tracer
 from domain.agents.definition import AgentName
 from domain.environments import PATCH
-from domain.errors import Conflict, Invalid
+from domain.errors import Conflict
 from domain.events import EVENTS, AttemptChosen
 from domain.json_object import JsonObject
 from domain.sessions.new_session import Trigger, kind_of
@@ -34,7 +34,7 @@ from domain.task import Id, TaskSpec
 from store import agents, events, files, mailbox, sessions, threads, tool_calls
 from store.sessions import SessionRow, find_short_ids
 
-router = APIRouter(tags=["tasks"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["tasks"])
 
 log = logging.getLogger("errand.api")
 
@@ -60,18 +60,10 @@ _EXAMPLES = {
 }
 
 
-@router.post(
-    "/tasks",
-    tags=["core"],
-    status_code=202,
-    response_model=models.TaskHandle,
-    responses=problems(*BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(TaskSpec), "examples": _EXAMPLES}}),
-    summary="Submit a task",
-)
+@router.post("/tasks", tags=["core"], status_code=202, response_model=models.TaskHandle, summary="Submit a task")
 async def submit_task(
     call: Submitter,
-    spec: Annotated[TaskSpec, json_body(TaskSpec, check_value=check_input_length)],
+    spec: Annotated[TaskSpec, json_body(TaskSpec, check_value=check_input_length, examples=_EXAMPLES)],
     idempotency_key: Key = None,
 ) -> Response:
     """The response comes once the task is durable: a GET on it works from then on, even if Temporal is unreachable."""
@@ -92,7 +84,7 @@ class TaskQuery(ListParameters):
     created_after: AwareDatetime | None = Field(default=None, description="inclusive, with a time zone")
 
 
-@router.get("/tasks", responses=problems(422), summary="List tasks, the newest first")
+@router.get("/tasks", summary="List tasks, the newest first")
 async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> models.TaskPage:
     before_id = query.after()
     try:
@@ -114,8 +106,7 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
     except TimeoutError:
         if query.text is None:
             raise
-        problem = finding("/text", "too_slow", "narrow the search by agent, status or created_after", place="query")
-        raise Invalid("There are too many tasks to search all their titles.", errors=[problem]) from None
+        raise refuse("/text", "too_slow", "search with agent, status or created_after", place="query") from None
     listed, more = query.page(page, lambda session: session.id)
     short = await find_short_ids(call.pool, call.tenant, [session.id for session in listed])
     return models.TaskPage(items=await task_records(call, listed, short), next_cursor=more)
@@ -124,12 +115,11 @@ async def list_tasks(call: Reader, query: Annotated[TaskQuery, Query()]) -> mode
 def _moment(value: datetime | None, name: str) -> datetime | None:
     # a time zone can move years at the edges out of what PostgreSQL and Python can represent
     if value is not None and not 1970 <= value.year <= 9000:
-        problem = finding(f"/{name}", "time_range", "must be a year from 1970 to 9000", place="query")
-        raise Invalid("A time is out of range.", type="invalid-time", errors=[problem])
+        raise refuse(f"/{name}", "time_range", "must be a year from 1970 to 9000", place="query", type="invalid-time")
     return value
 
 
-@router.get("/tasks/{task_id}", tags=["core"], responses=problems(404), summary="Show a task")
+@router.get("/tasks/{task_id}", tags=["core"], summary="Show a task")
 async def show_task(call: Reader, task_id: str) -> models.Task:
     """This only reads the database; no worker is needed."""
     [record] = await task_records(call, [await session_of(call, task_id)])
@@ -144,10 +134,7 @@ class ResultQuery(Parameters):
 
 
 @router.get(
-    "/tasks/{task_id}/result",
-    tags=["core"],
-    responses=problems(404, 409, 410, 422),
-    summary="Fetch the result of a task",
+    "/tasks/{task_id}/result", tags=["core"], responses=problems(409, 410), summary="Fetch the result of a task"
 )
 async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, Query()]) -> models.Result:
     """With `wait` the response comes as soon as the task ends; no worker is needed for it."""
@@ -203,7 +190,7 @@ async def show_result(call: Reader, task_id: str, query: Annotated[ResultQuery, 
 # /sessions/{id}: a task, its messages and its place in the conversation.
 
 
-@router.get("/sessions/{session_id}", responses=problems(404), summary="Show a session: the task and its messages")
+@router.get("/sessions/{session_id}", summary="Show a session: the task and its messages")
 async def show_session(call: Reader, session_id: str) -> models.Session:
     """The task with its messages as people read them, its subagents, and the session that consumed its outcome."""
     session = await session_of(call, session_id)
@@ -232,7 +219,7 @@ async def show_session(call: Reader, session_id: str) -> models.Session:
 # /tasks/{id}/attempts: the sessions that tried it, and which one was chosen.
 
 
-@router.get("/tasks/{task_id}/attempts", responses=problems(404, 410), summary="Compare the attempts of a task")
+@router.get("/tasks/{task_id}/attempts", responses=problems(410), summary="Compare the attempts of a task")
 async def list_attempts(call: Reader, task_id: str) -> models.AttemptPage:
     """In their order. Each is a task that can be read and compared like any other."""
     session = await session_of(call, task_id)
@@ -275,11 +262,7 @@ class TraceQuery(Parameters):
     step: int | None = Field(default=None, ge=1, description="only this step")
 
 
-@router.get(
-    "/tasks/{task_id}/trace",
-    responses=problems(404, 410, 422),
-    summary="Trace a task step by step",
-)
+@router.get("/tasks/{task_id}/trace", responses=problems(410), summary="Trace a task step by step")
 async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Query()]) -> models.Trace:
     """Each step with its model and tool calls, their times, tokens and cost; also while the task is running."""
     session = await session_of(call, task_id)
@@ -291,11 +274,7 @@ async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Qu
     return trace.model_copy(update={"steps": found, "sessions": []})
 
 
-@router.get(
-    "/tasks/{task_id}/agent",
-    responses=problems(404),
-    summary="Show the agent definition of a task",
-)
+@router.get("/tasks/{task_id}/agent", summary="Show the agent definition of a task")
 async def show_task_agent(call: Reader, task_id: str) -> AgentRecord:
     """The version that the task uses, even if a newer one exists; for a rerun with another prompt, with that prompt."""
     session = await session_of(call, task_id)

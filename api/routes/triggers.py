@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from urllib.parse import parse_qs
 
 from errand import models
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -17,9 +17,9 @@ from api.conversations import control
 from api.http import body as bodies
 from api.http import lookup
 from api.http.auth import Call, Reader, ServicesDep, Supervisor
-from api.http.body import accepts_json, decode_text, json_body, parse_json
+from api.http.body import decode_text, json_body, parse_json
 from api.http.problems import Unauthenticated, finding, pointers_moved
-from api.openapi import BODY, problems, ref, request_body
+from api.openapi import BODY, problems, request_body
 from api.routes.schedules import refuse_parts
 from api.services import Services
 from api.submission import submit
@@ -47,7 +47,6 @@ from store import missions, triggers
 from store.triggers import NewEvent, SignedTrigger
 
 router = APIRouter(tags=["triggers"])
-_json = [Depends(accepts_json)]
 MOST = 1_000  # per tenant
 # read into memory before the signature is checked, so that strangers can send this much
 MAX_EVENT_BYTES = 1_000_000
@@ -93,15 +92,9 @@ class NewTrigger(TriggerRules):
         )
 
 
-@router.put(
-    "/triggers/{trigger}",
-    dependencies=_json,
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=request_body({"application/json": {"schema": ref(NewTrigger), "example": _EXAMPLE}}),
-    summary="Make a trigger, or change it",
-)
+@router.put("/triggers/{trigger}", responses=problems(409), summary="Make a trigger, or change it")
 async def put_trigger(
-    call: Supervisor, trigger: str, body: Annotated[NewTrigger, json_body(NewTrigger)]
+    call: Supervisor, trigger: str, body: Annotated[NewTrigger, json_body(NewTrigger, example=_EXAMPLE)]
 ) -> models.CreatedTrigger:
     """An omitted secret stays as it is. An invalid task is refused now, not when an event arrives."""
     if not _NAME.fullmatch(trigger):
@@ -119,20 +112,18 @@ async def put_trigger(
     return models.CreatedTrigger(**trigger_fields(made), secret=shown)
 
 
-@router.get("/triggers", dependencies=_json, responses=problems(), summary="List the triggers")
+@router.get("/triggers", summary="List the triggers")
 async def list_triggers(call: Reader) -> models.TriggerPage:
     found = await triggers.list_triggers(call.pool, call.tenant)
     return models.TriggerPage(items=[models.Trigger(**trigger_fields(one)) for one in found])
 
 
-@router.get("/triggers/{trigger}", dependencies=_json, responses=problems(404), summary="Show a trigger")
+@router.get("/triggers/{trigger}", summary="Show a trigger")
 async def show_trigger(call: Reader, trigger: str) -> models.Trigger:
     return models.Trigger(**trigger_fields((await _find(call, trigger)).trigger))
 
 
-@router.delete(
-    "/triggers/{trigger}", status_code=204, dependencies=_json, responses=problems(403, 404), summary="Remove a trigger"
-)
+@router.delete("/triggers/{trigger}", status_code=204, summary="Remove a trigger")
 async def remove_trigger(call: Supervisor, trigger: str) -> Response:
     """Its conversations and the results of its events stay; its id is never used again."""
     await _find(call, trigger)
@@ -145,7 +136,7 @@ async def remove_trigger(call: Supervisor, trigger: str) -> Response:
     status_code=202,
     response_class=Response,
     responses={
-        **problems(401, 404, 409, *BODY),
+        **problems(404, 409, *BODY),
         200: _CHALLENGE,
         202: {"description": "What the event led to; a repeat is answered the same", "model": models.EventAccepted},
     },

@@ -8,15 +8,15 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from api.http.auth import Call, Reader, Supervisor, needs
-from api.http.body import accepts_json, json_body
+from api.http.body import json_body
 from api.http.lookup import check_open, conversation_of, own_conversation, own_session
 from api.http.paging import Parameters
 from api.http.problems import finding
-from api.openapi import BODY, problems, request_body
+from api.openapi import problems
 from domain.agents.definition import VARIABLE_NAME_PATTERN, GivenVariables, VariableKind
 from domain.agents.variables import (
     UNKNOWN,
@@ -44,7 +44,7 @@ from store.threads import ThreadPlace
 from store.variables import TenantVariable
 
 log = logging.getLogger("errand.api")
-router = APIRouter(tags=["input requests"], dependencies=[Depends(accepts_json)])
+router = APIRouter(tags=["input requests"])
 Giver = Annotated[Call, needs(Right.ANSWER, Right.SUPERVISE)]
 Source = Level | Literal["inherited"]
 _EXAMPLE: dict[str, Any] = {"variables": {"DEPLOY_TOKEN": "…"}}
@@ -60,9 +60,6 @@ class TenantVariablesBody(Strict):
     kind: Literal["text", "secret"] = Field(
         default="secret", description="a secret is given to tools only and never shown again"
     )
-
-
-_BODY = request_body({"application/json": {"schema": VariablesBody.model_json_schema(), "example": _EXAMPLE}})
 
 
 class VariableRequestRecord(BaseModel):
@@ -122,7 +119,7 @@ class VariableRequestQuery(Parameters):
     limit: int = Field(default=50, ge=1, le=200)
 
 
-@router.get("/variable-requests", responses=problems(422), summary="List subagents that wait for variables")
+@router.get("/variable-requests", summary="List subagents that wait for variables")
 async def list_variable_requests(call: Reader, query: Annotated[VariableRequestQuery, Query()]) -> VariableRequestPage:
     """Oldest first."""
     found = await stored_variables.find_requests(
@@ -132,10 +129,7 @@ async def list_variable_requests(call: Reader, query: Annotated[VariableRequestQ
 
 
 @router.get(
-    "/threads/{thread_id}/variables/{request_id}",
-    tags=["core"],
-    responses=problems(404),
-    summary="Show which variables a subagent waits for",
+    "/threads/{thread_id}/variables/{request_id}", tags=["core"], summary="Show which variables a subagent waits for"
 )
 async def show_variables(call: Reader, thread_id: str, request_id: str) -> VariableRequestRecord:
     return VariableRequestRecord.of(await find_request(call, thread_id, request_id))
@@ -144,12 +138,14 @@ async def show_variables(call: Reader, thread_id: str, request_id: str) -> Varia
 @router.post(
     "/threads/{thread_id}/variables/{request_id}",
     tags=["core"],
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=_BODY,
+    responses=problems(409),
     summary="Give the variables that a subagent waits for, and start it",
 )
 async def give_variables(
-    call: Giver, thread_id: str, request_id: str, body: Annotated[VariablesBody, json_body(VariablesBody)]
+    call: Giver,
+    thread_id: str,
+    request_id: str,
+    body: Annotated[VariablesBody, json_body(VariablesBody, example=_EXAMPLE)],
 ) -> VariableRequestRecord:
     """The subagent begins once with its original task, however often this is sent."""
     request = await find_request(call, thread_id, request_id)
@@ -157,19 +153,16 @@ async def give_variables(
     return VariableRequestRecord.of(await give_values(call, request, body.variables))
 
 
-@router.get("/threads/{thread_id}/variables", responses=problems(404), summary="Show the variables of a thread")
+@router.get("/threads/{thread_id}/variables", summary="Show the variables of a thread")
 async def show_thread_variables(call: Reader, thread_id: str) -> ThreadVariables:
     return await _show(call, *await _thread(call, thread_id))
 
 
 @router.put(
-    "/threads/{thread_id}/variables",
-    responses=problems(403, 404, 409, *BODY),
-    openapi_extra=_BODY,
-    summary="Set variables of a thread and of those below it",
+    "/threads/{thread_id}/variables", responses=problems(409), summary="Set variables of a thread and of those below it"
 )
 async def set_thread_variables(
-    call: Giver, thread_id: str, body: Annotated[VariablesBody, json_body(VariablesBody)]
+    call: Giver, thread_id: str, body: Annotated[VariablesBody, json_body(VariablesBody, example=_EXAMPLE)]
 ) -> ThreadVariables:
     """Running sessions have the values from their next step on, and so have the active threads below that inherit them.
     A name that no agent of the graph declares is stored as a secret of this thread, for its tools."""
@@ -325,22 +318,15 @@ class TenantVariablePage(BaseModel):
     items: list[TenantVariableRecord]
 
 
-@router.get("/variables", responses=problems(), summary="List the variables of all threads")
+@router.get("/variables", summary="List the variables of all threads")
 async def list_tenant_variables(call: Reader) -> TenantVariablePage:
     found = await stored_variables.list_of_tenant(call.pool, call.tenant)
     return TenantVariablePage(items=[TenantVariableRecord.of(one) for one in found])
 
 
-@router.put(
-    "/variables",
-    responses=problems(403, 409, *BODY),
-    openapi_extra=request_body(
-        {"application/json": {"schema": TenantVariablesBody.model_json_schema(), "example": _TENANT_EXAMPLE}}
-    ),
-    summary="Set variables of all threads",
-)
+@router.put("/variables", responses=problems(409), summary="Set variables of all threads")
 async def set_tenant_variables(
-    call: Supervisor, body: Annotated[TenantVariablesBody, json_body(TenantVariablesBody)]
+    call: Supervisor, body: Annotated[TenantVariablesBody, json_body(TenantVariablesBody, example=_TENANT_EXAMPLE)]
 ) -> TenantVariablePage:
     """They apply to tasks and turns that begin from now on, unless their thread has its own value."""
     kinds = dict.fromkeys(body.variables, UNKNOWN) if body.kind == "secret" else {}
@@ -349,7 +335,7 @@ async def set_tenant_variables(
     return await list_tenant_variables(call)
 
 
-@router.delete("/variables/{name}", status_code=204, responses=problems(403, 404), summary="Remove a variable")
+@router.delete("/variables/{name}", status_code=204, summary="Remove a variable")
 async def remove_tenant_variable(call: Supervisor, name: str) -> Response:
     """Sessions that have begun keep the value."""
     known = re.fullmatch(VARIABLE_NAME_PATTERN, name)

@@ -1,7 +1,7 @@
 """Event feeds of a session, a conversation or a tenant: first the stored events, then new ones as they happen.
 
-Each reader reads the log at its own pace, so a slow one does not delay the others. `EventListener` wakes them, `Pages`
-reads for them, `follow` is what one reader gets, and `StreamSlots` bounds how many there are.
+Each reader reads the log at its own pace, so a slow one does not delay the others. `EventListener` wakes them, `follow`
+is what one reader gets, and `StreamSlots` bounds how many there are.
 """
 
 import asyncio
@@ -108,24 +108,28 @@ class TenantFeed:
         return Page(b"".join(frames), last, full=len(found) == PAGE, ended=False)
 
 
+def read_cursor(text: str, last: int) -> int:
+    """The number of an event, after which a reader continues."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise Unreadable(400, "cursor-invalid", "A cursor is a number: 0 or more.")
+    if int(text) > last:
+        raise Conflict("The cursor is ahead of the log; start again without one.", type="cursor-ahead", last=last)
+    return int(text)
+
+
 async def tenant_position(pool: Pool, tenant: str, given: str | None) -> int:
     """The number after which a reader continues; without a cursor, the newest."""
     first, last = await notices.ends(pool, tenant)
     text = (given or "").strip()
-    if not text:
-        return last
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise Unreadable(400, "cursor-invalid", "A cursor is the number of a notice: 0 or more.")
-    if int(text) > last:
-        raise Conflict("The cursor is ahead of the feed; start again without one.", type="cursor-ahead", last=last)
+    after = read_cursor(text, last) if text else last
     # zero is not expired: it asks for all that is kept
-    if 0 < int(text) < first:
+    if 0 < after < first and text:
         raise Unreadable(410, "cursor-expired", "The next notices were removed; start again with 0.", first=first)
-    return int(text)
+    return after
 
 
 class Readable(Protocol):
-    """A feed that can be followed. Equal feeds share their reads."""
+    """A feed that can be followed."""
 
     @property
     def tenant(self) -> str: ...
@@ -217,25 +221,8 @@ class StreamSlots:
                 del self._open[tenant, caller]
 
 
-class Pages:
-    """Pages of the log as frames; readers at the same position share one read."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._reading: dict[tuple[Readable, int], asyncio.Task[Page]] = {}
-
-    async def after(self, feed: Readable, seq: int) -> Page:
-        key = (feed, seq)
-        # no await between this and the assignment, so that two readers cannot both start a read
-        task = self._reading.get(key)
-        if task is None:
-            task = self._reading[key] = asyncio.create_task(feed.page(self._pool, seq))
-            task.add_done_callback(lambda _: self._reading.pop(key, None))
-        return await asyncio.shield(task)  # a reader who disconnects must not cancel the read for the others
-
-
 async def follow(
-    pages: Pages, listener: EventListener, feed: Readable, seq: int, still_allowed: Callable[[], Awaitable[bool]]
+    pool: Pool, listener: EventListener, feed: Readable, seq: int, still_allowed: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
     """Everything after `seq`, until the terminal event, the end of this process, or the end of the key's validity."""
     loop = asyncio.get_running_loop()
@@ -245,7 +232,7 @@ async def follow(
         while not listener.draining:
             news.clear()  # before the read, so that an event during the read sets it again
             try:
-                page = await pages.after(feed, seq)
+                page = await feed.page(pool, seq)
             except TRANSIENT_ERRORS:
                 # the stream stays open and reads again, because a reconnecting client would not fare better
                 page = Page(b"", seq, False, False)

@@ -33,9 +33,7 @@ async def count_stream(call: Call, feed: Readable, after: int) -> AsyncGenerator
     # taken when the first chunk is read: a response that is never sent would not release it
     slot = call.services.slots.take(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
-        async for chunk in follow(
-            call.services.pages, call.services.listener, feed, after, partial(still_allowed, call)
-        ):
+        async for chunk in follow(call.pool, call.services.listener, feed, after, partial(still_allowed, call)):
             yield chunk
 
 

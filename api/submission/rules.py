@@ -17,7 +17,7 @@ from agents.problems import mcp_problems
 from api.http.auth import Call
 from api.http.body import join_pointer
 from api.http.lookup import check_file, check_reading
-from api.http.problems import Finding, finding
+from api.http.problems import Finding, finding, refuse
 from domain.agents.definition import (
     MOST_MCP_SERVERS,
     PLANNING,
@@ -46,7 +46,6 @@ from domain.environments import EnvironmentSpec
 from domain.errors import Invalid
 from domain.json_object import JsonObject
 from domain.json_schema import COMPLEXITY, MAX_ERRORS, errors, run_check, schema_problems
-from domain.limits import KINDS
 from domain.notifications import ChannelName, SubscriptionStatus
 from domain.policy.rules import Action, host_of, names_a_tool
 from domain.sessions.input_request import OnExpiry
@@ -69,10 +68,8 @@ async def find_agent(call: Call, name: str) -> TaskAgent:
     current = await agents.list_current(call.pool, call.tenant)
     startable = [ref.name for ref, one in current if one.mode is not Mode.SUBAGENT]
     if found is not None:
-        problem = finding("/agent", "subagent_only", "only other agents can start this one", startable)
-        raise Invalid("This agent cannot be started by a caller.", type="invalid-spec", errors=[problem])
-    problem = finding("/agent", "unknown_agent", "there is no such agent", startable)
-    raise Invalid("There is no such agent.", type="unknown-agent", errors=[problem])
+        raise refuse("/agent", "subagent_only", "only other agents can start this one", startable, type="invalid-spec")
+    raise refuse("/agent", "unknown_agent", "there is no such agent", startable, type="unknown-agent")
 
 
 async def check_input(definition: AgentDefinition, value: object) -> None:
@@ -105,8 +102,6 @@ def _of_schema(error: ValidationError) -> list[Finding]:
     given: Any = error.instance
     if keyword == COMPLEXITY:
         return [finding(pointer, keyword, "the input takes too much work to check against the schema")]
-    if keyword == "not" and rule == {}:  # the schema forbids this field here
-        return [finding(pointer, "excluded", "this field cannot be combined with the others")]
     if keyword == "required":
         return [
             finding(join_pointer(pointer, name), keyword, "this field is required")
@@ -145,14 +140,14 @@ async def check_models(pool: Pool, models: list[str], settings: Settings) -> Non
         first, slash, rest = model.partition("/")
         provider, own = (first, rest) if slash else (providers.default, model)
         if slash and provider not in known:
-            problem = finding("/config/model", "unknown_provider", "there is no such provider", sorted(known))
-            raise Invalid("A model is of an unknown provider.", type="unknown-provider", errors=[problem])
+            raise refuse(
+                "/config/model", "unknown_provider", "there is none such", sorted(known), type="unknown-provider"
+            )
         # a bare fallback may be meant for platforms with another default: without it the task can run, too
         names = reported[provider].models if provider in reported and (slash or model == models[0]) else None
         if names is not None and not {own, f"{own}:latest"} & {*names}:
             listed = [f"{provider}/{name}" for name in names]
-            problem = finding("/config/model", "unknown_model", "the provider has no such model", listed)
-            raise Invalid("A model does not exist.", type="unknown-model", errors=[problem])
+            raise refuse("/config/model", "unknown_model", "the provider has none such", listed, type="unknown-model")
 
 
 def choose_limits(spec: TaskSpec, definition: AgentDefinition, settings: Settings) -> Limits:
@@ -170,7 +165,7 @@ def choose_limits(spec: TaskSpec, definition: AgentDefinition, settings: Setting
     ]
     if over:
         raise Invalid("A limit is out of range.", errors=over)
-    check_tree(wanted, settings)
+    check_tree(wanted)
     ttl_ms = min(wanted.ttl or own.ttl_ms or default.ttl_ms, settings.max_ttl_ms)
     check_waiting(spec, min(ttl_ms, (wanted.tree and wanted.tree.ttl) or ttl_ms))
     cost = wanted.max_cost_usd if wanted.max_cost_usd is not None else own.cost_usd
@@ -190,23 +185,14 @@ def check_waiting(spec: TaskSpec, ttl_ms: int) -> None:
     """Check that questions expire before the task does; an action on timeout needs a timeout."""
     wanted, then = spec.config.input_timeout, spec.config.on_input_timeout
     if wanted is not None and wanted > ttl_ms:
-        problem = finding("/config/input_timeout", "out_of_range", "longer than the task lives", [f"1000..{ttl_ms}"])
-        raise Invalid("A question cannot wait longer than the task lives.", errors=[problem])
+        raise refuse("/config/input_timeout", "out_of_range", "longer than the task lives", [f"1000..{ttl_ms}"])
     if then in (OnExpiry.DENY, OnExpiry.DEFAULT) and wanted is None:
-        problem = finding("/config/on_input_timeout", "needs", "this needs an input_timeout", ["cancel"])
-        raise Invalid("Without an input_timeout, a question waits until the task ends.", errors=[problem])
+        raise refuse("/config/on_input_timeout", "needs", "this needs an input_timeout", ["cancel"])
 
 
-def check_tree(config: TaskConfig, settings: Settings) -> None:
+def check_tree(config: TaskConfig) -> None:
     """Refuse a part that would get more than the whole."""
     whole = config.tree or TreeConfig()
-    beyond = [
-        finding(f"/config/tree/max_{kind}", "out_of_range", "beyond what this platform allows", [f"..{ceiling}"])
-        for kind, ceiling in tree_ceilings(settings).items()
-        if (wanted := getattr(whole, f"max_{kind}")) is not None and wanted > ceiling
-    ]
-    if beyond:
-        raise Invalid("A limit is out of range.", errors=beyond)
     over = [
         finding(f"/config/{name}", "out_of_range", f"more than /config/tree/{name} allows", [f"..{most}"])
         for name in ("ttl", "max_steps", "max_tokens", "max_cost_usd", "max_tool_calls")
@@ -216,17 +202,9 @@ def check_tree(config: TaskConfig, settings: Settings) -> None:
         raise Invalid("A task cannot have more than it shares with its subagents.", errors=over)
 
 
-def tree_ceilings(settings: Settings) -> dict[str, float]:
-    """The ceilings of a whole conversation, for each kind that the operator limits."""
-    found = {kind: getattr(settings, f"max_tree_{kind}") for kind in KINDS}
-    return {kind: ceiling for kind, ceiling in found.items() if ceiling is not None}
-
-
 def build_budget(config: TaskConfig, limits: Limits, now: datetime, settings: Settings) -> NewBudget | None:
-    """The budget of the whole conversation, if the task or the platform limits it. Attempts share the limits of their
-    task."""
-    most = {f"max_{kind}": ceiling for kind, ceiling in tree_ceilings(settings).items()}
-    if config.tree is None and config.attempts is None and not most:
+    """The budget of the whole conversation, if the task has one. Attempts share the limits of their task."""
+    if config.tree is None and config.attempts is None:
         return None
     wanted = config.tree or TreeConfig()
     if config.attempts is not None:
@@ -234,19 +212,16 @@ def build_budget(config: TaskConfig, limits: Limits, now: datetime, settings: Se
         given = wanted.model_dump(include={*shared}, exclude_none=True)
         lower = {name: min(most, given.get(name, most)) for name, most in shared.items() if most is not None}
         wanted = wanted.model_copy(update=lower)
-    most |= wanted.model_dump(exclude={"ttl"}, exclude_none=True)
     ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
-    default = config.tree is None and config.attempts is None
-    fields = {"deadline": ends, "low_percent": settings.budget_low_percent, "default": default}
-    return NewBudget.model_validate({**most, **fields})
+    most = wanted.model_dump(exclude={"ttl"}, exclude_none=True)
+    return NewBudget.model_validate({**most, "deadline": ends, "low_percent": settings.budget_low_percent})
 
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:
     """Check that the agent of a task with plan approval can submit a plan."""
     if spec.config.approval_required and not any(PLANNING & {*view.tools} for view in definition.views):
         why = f"this agent has no {' or '.join(sorted(PLANNING))}"
-        problem = finding("/config/approval_required", "unavailable", why, [False])
-        raise Invalid("This agent cannot submit a plan.", errors=[problem])
+        raise refuse("/config/approval_required", "unavailable", why, [False])
 
 
 async def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> None:
@@ -255,8 +230,7 @@ async def check_output_schema(spec: TaskSpec, definition: AgentDefinition) -> No
     if schema is None:
         return
     if definition.dual:
-        problem = finding(pointer, "unavailable", "an agent with two sides has no single answer", [])
-        raise Invalid("This agent has no single answer.", errors=[problem])
+        raise refuse(pointer, "unavailable", "an agent with two sides has no single answer", [])
     if found := await run_check(schema_problems, "config.output_schema", schema):
         problems = [finding("/" + one.field.replace(".", "/"), "invalid", one.message, one.allowed) for one in found]
         raise Invalid("The output schema cannot be used.", errors=problems[:50])
@@ -282,16 +256,13 @@ async def check_tool_names(pool: Pool, tenant: str, spec: TaskSpec, definition: 
         raise Invalid("A rule names a tool that does not exist.", type="invalid-spec", errors=found[:20])
 
 
-def check_prices(
-    limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable, settings: Settings
-) -> None:
+def check_prices(limits: Limits, tree: TreeConfig | None, models: list[str], prices: PriceTable) -> None:
     """Check that every model that may be called has a price, without which a cost budget cannot work."""
-    shared = settings.max_tree_cost_usd is not None or (tree is not None and tree.max_cost_usd is not None)
+    shared = tree is not None and tree.max_cost_usd is not None
     if (limits.cost_usd is not None or shared) and find_unpriced(models, prices):
         detail = "A cost budget needs a price for the model and for each of its fallbacks."
         pointer = "/config/max_cost_usd" if limits.cost_usd is not None else "/config/tree/max_cost_usd"
-        problem = finding(pointer, "unpriced_model", detail, prices.list_priced())
-        raise Invalid(detail, type="unpriced-model", errors=[problem])
+        raise refuse(pointer, "unpriced_model", detail, prices.list_priced(), type="unpriced-model")
 
 
 def with_default_cost(
@@ -320,8 +291,7 @@ async def check_sandbox(pool: Pool, spec: TaskSpec, definition: AgentDefinition,
     if spec.config.sandbox is SandboxMode.NETWORKED and not (definition.network and settings.sandbox_network == "on"):
         why = "no command has one here (ERRAND_SANDBOX_NETWORK)"
         why = why if definition.network else f"the agent {definition.name} has no network"
-        problem = finding("/config/sandbox", "not_allowed", why, [SandboxMode.ISOLATED])
-        raise Invalid(f"A task cannot give a network: {why}.", type="not-available", errors=[problem])
+        raise refuse("/config/sandbox", "not_allowed", why, [SandboxMode.ISOLATED], type="not-available")
     seen = await workers.fresh(pool)
     if any(sandbox != "none" for sandbox, _ in seen.values()):
         return
@@ -336,16 +306,14 @@ async def check_repository(call: Call, config: TaskConfig) -> None:
     repository can be reached shows when the task begins, on a worker."""
     given = [name for name in ("environment", "repository", "repositories") if getattr(config, name)]
     if len(given) > 1:
-        problem = finding(f"/config/{given[1]}", "conflict", f"the repositories of a task come from its {given[0]}", [])
-        raise Invalid("A task has its repositories from one place.", errors=[problem])
+        raise refuse(f"/config/{given[1]}", "conflict", f"the repositories of a task come from its {given[0]}", [])
     folders = ["", *config.repositories] if config.repository else list(config.repositories)
     environment = None
     if config.environment is not None:
         environment = await environments.get(call.pool, call.tenant, config.environment)
         if environment is None:
             known = list(await environments.list_all(call.pool, call.tenant))
-            problem = finding("/config/environment", "not_found", "there is no such environment", known[:50])
-            raise Invalid("The environment does not exist.", errors=[problem])
+            raise refuse("/config/environment", "not_found", "there is no such environment", known[:50])
         folders = list(environment.sources)
     check_refs(config, folders)
     await _check_credentials(call, config, environment)
@@ -354,8 +322,7 @@ async def check_repository(call: Call, config: TaskConfig) -> None:
     for pointer, file_id in sent.items():
         file = await files.get(call.pool, call.tenant, file_id)
         if file is None:
-            problem = finding(pointer, "not_found", "there is no such file")
-            raise Invalid("The repository does not exist.", errors=[problem])
+            raise refuse(pointer, "not_found", "there is no such file")
         await check_file(call, file)
 
 
@@ -423,7 +390,7 @@ def check_attempts(spec: TaskSpec, attempts: int, limits: Limits, *, sided: bool
         and limits.tool_calls <= attempts,
     }
     if found := [why for why, holds in reasons.items() if holds]:
-        raise Invalid("This task cannot have attempts.", errors=[finding("/config/attempts", "unavailable", found[0])])
+        raise refuse("/config/attempts", "unavailable", found[0])
 
 
 async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int) -> list[str]:
@@ -433,12 +400,10 @@ async def check_notify(pool: Pool, tenant: str, config: TaskConfig, ttl_ms: int)
     for name in ("reminder_after", "escalate_after"):
         after = getattr(config, name)
         if after is not None and after >= bound:
-            late = finding(f"/config/{name}", "out_of_range", "the question will have expired", [f"1000..{bound - 1}"])
-            raise Invalid("A reminder would come too late.", errors=[late])
+            raise refuse(f"/config/{name}", "out_of_range", "the question will have expired", [f"1000..{bound - 1}"])
     if bool(config.escalate_to) is (config.escalate_after is None):
         pair = ["escalate_to", "escalate_after"]
-        half = finding(f"/config/{pair[not config.escalate_to]}", "needs", "one needs the other", pair)
-        raise Invalid("An escalation needs a time and a subscription.", errors=[half])
+        raise refuse(f"/config/{pair[not config.escalate_to]}", "needs", "one needs the other", pair)
     if config.notify or config.routes or config.escalate_to:
         return await _check_subscriptions(pool, tenant, config)
     return []
@@ -487,11 +452,10 @@ async def find_previous(call: Call, spec: TaskSpec) -> SessionRow | None:
     found = await sessions.get(call.pool, call.tenant, wanted)
     pointer = "/context/history_session"
     if found is None:
-        raise Invalid("A session does not exist.", errors=[finding(pointer, "not_found", "there is no such session")])
+        raise refuse(pointer, "not_found", "there is no such session")
     check_reading(call.caller, found)
     if not found.status.terminal:
-        problem = finding(pointer, "not_terminal", "only a session that has ended can be continued from")
-        raise Invalid("A session has not ended.", errors=[problem])
+        raise refuse(pointer, "not_terminal", "only a session that has ended can be continued from")
     return found
 
 
@@ -590,10 +554,7 @@ def refuse_brought(spec: TaskSpec) -> None:
     """Refuse servers and credentials in a request that starts no task, because its next turn would not have them."""
     for name, given in (("mcp_servers", spec.config.mcp_servers), ("credentials", spec.config.credentials)):
         if given:
-            problem = finding(
-                f"/config/{name}", "unavailable", "only a task that is submitted on its own can bring any"
-            )
-            raise Invalid(f"This request cannot bring {name}.", errors=[problem])
+            raise refuse(f"/config/{name}", "unavailable", "only a task that is submitted on its own can bring any")
 
 
 async def add_servers(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent:
@@ -615,7 +576,7 @@ async def add_servers(call: Call, spec: TaskSpec, agent: TaskAgent) -> TaskAgent
         raise Invalid("An MCP server of the task cannot be used.", errors=found)
     definition = with_lists(definition, lists)
     if problem := lists_problem(definition):
-        raise Invalid("The MCP servers of the task cannot be used.", errors=[finding(MCP, "too_many", problem)])
+        raise refuse(MCP, "too_many", problem)
     return replace(agent, definition=definition)
 
 

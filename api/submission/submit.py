@@ -42,7 +42,6 @@ from domain.sessions.session import AgentRef, DeliveryMode, Limits, SessionRef, 
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import TaskSpec, files_of_parts, opening, parts_of, text_of_parts, title_of
 from store import agents, credentials, sessions
-from store.agents import TaskAgent
 from store.database import Pool
 from store.idempotency import key_reused
 from store.sessions import Accepted, SessionRow
@@ -187,12 +186,11 @@ async def check_task(
     schema: bool = True,
     variables: dict[str, str] | None = None,
     brings_own: bool = False,
-    agent: TaskAgent | None = None,
 ) -> Checked:
     """Check a task. `schema`: whether the input must fit the agent's schema, like its first input; `variables`: those
-    already known; `brings_own`: whether it may bring servers and credentials; `agent`: None if it has to be read."""
+    already known; `brings_own`: whether it may bring servers and credentials."""
     settings, pool, tenant = call.settings, call.pool, call.tenant
-    agent = agent or await rules.find_agent(call, spec.agent)
+    agent = await rules.find_agent(call, spec.agent)
     definition = agent.definition
     if schema:
         await rules.check_input(definition, spec.input)
@@ -211,7 +209,7 @@ async def check_task(
     await rules.check_tool_names(pool, tenant, spec, definition)
     every = all_models(models, sides) if sides else models
     await rules.check_models(pool, every, settings)
-    rules.check_prices(limits, spec.config.tree, every, call.services.prices, settings)
+    rules.check_prices(limits, spec.config.tree, every, call.services.prices)
     limits = rules.with_default_cost(
         limits, spec.config.max_tokens or definition.limits.tokens, every, call.services.prices, settings
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from api.http.auth import Call
 from api.http.lookup import check_file
-from api.http.problems import finding
+from api.http.problems import finding, refuse
 from domain.errors import Conflict, Invalid
 from domain.pictures import MOST_BYTES, MOST_SHOWN, FileBlock, NotShown, inspect, media_type_of
 from domain.policy.rules import MAX_DEPTH
@@ -40,7 +40,7 @@ async def collect_files(call: Call, spec: TaskSpec, *, checked: bool = False) ->
     result: Manifest = {}
     for pointer, file_id in (*wanted, *archives):
         if (file := found.get(file_id)) is None:
-            raise Invalid("A file does not exist.", errors=[finding(pointer, "not_found", "there is no such file")])
+            raise refuse(pointer, "not_found", "there is no such file")
         if not checked:  # a caller must not read another key's file through a task
             await check_file(call, file)
         if (pointer, file_id) in wanted:
@@ -50,12 +50,10 @@ async def collect_files(call: Call, spec: TaskSpec, *, checked: bool = False) ->
             _, _, content = await files.content(call.pool, call.tenant, file_id) or ("", "", b"")
             entries = await unpack_into(call.pool, call.tenant, call.settings, content, pointer)
         if twice := sorted(path for path in entries if path in result and entries[path].get("kind") != "folder"):
-            problem = finding(pointer, "duplicate_name", f"names must differ: {twice[0]}")
-            raise Invalid("Two files have one name.", errors=[problem])
+            raise refuse(pointer, "duplicate_name", f"names must differ: {twice[0]}")
         result |= entries
     if len(without_conflicts(result)) < len(result):
-        problem = finding("/context/files", "duplicate_name", "one name is used for a file and for a folder")
-        raise Invalid("Two files have one name.", errors=[problem])
+        raise refuse("/context/files", "duplicate_name", "one name is used for a file and for a folder")
     return result
 
 
@@ -112,8 +110,7 @@ def check_file_name(name: str, pointer: str = "/name") -> str:
     """The name, which may include folders, if it is safe in a workspace, in a header and on a screen."""
     problem = path_problem(name)
     if problem:
-        found = finding(pointer, "file_name", problem)
-        raise Invalid("The file name is not allowed.", type="invalid-filename", errors=[found])
+        raise refuse(pointer, "file_name", problem, type="invalid-filename")
     return name
 
 

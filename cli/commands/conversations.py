@@ -159,7 +159,7 @@ def fire(
 @click.command()
 @click.argument("session_id", type=TaskId())
 @click.option("--input", "text", help="Continue with this message; without it the fork waits for its first message.")
-@click.option("--agent", help="Another agent than the session's own.")
+@click.option("--agent", help="With --input: another agent than the session's own.")
 @detach_option
 @patience_option
 @remote
@@ -173,14 +173,15 @@ def fork(
       ./errand fork SESSION
       ./errand fork SESSION --input "The same, but shorter"
     """
-    origin = api.get(f"/sessions/{segment(session_id)}")["conversation_id"]
-    body = {"from_session": session_id, "execute": text is not None}
-    body |= {name: value for name, value in (("input", text), ("agent", agent)) if value is not None}
-    answer = api.post(f"/conversations/{segment(origin)}/fork", body)
-    new = parse(SessionHandle, answer).session_id
     if text is not None:
+        body = {"fork_from": session_id, "input": text, "transport": "stream"} | ({"agent": agent} if agent else {})
+        answer = api.post("/conversations/run", body)
+        new = parse(SessionHandle, answer).session_id
         watch_or_detach(api, new, answer, detach=detach, patience_ms=patience, as_json=as_json, action="Forked")
         return
+    origin = api.get(f"/sessions/{segment(session_id)}")["conversation_id"]
+    answer = api.post(f"/conversations/{segment(origin)}/fork", {"from_session": session_id})
+    new = parse(SessionHandle, answer).session_id
     write_last(api.address, new)
     if as_json:
         emit(answer)

@@ -375,11 +375,6 @@ class File(Model):
     created_at: datetime
 
 
-class FilePage(Model):
-    items: list[File]
-    next_cursor: str | None = Field(description="pass it to get the next page; null on the last one")
-
-
 FileKind = Literal["file", "folder", "link"]
 
 

@@ -34,7 +34,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("domain", "agents", "connectors", "store", "settings", "errand.models"),
         *("workflows.client", "workflows.codec", "workflows.schedules", "workflows.telemetry"),
     ),
-    "api.replay_program": ("domain", "errand.models", "settings", "workflows"),  # runs as its own program
     # `errand agents check` must know the tools and handlers that a worker would have
     "cli": (
         *("domain", "agents", "store", "workflows.client", "workflows.codec", "workflows.replay", "settings", "deploy"),

@@ -38,7 +38,6 @@ CONNECTIONS = {
     "the mail server of the operator, in threads of its own": ["activities/notifications/channels.py imports smtplib"],
     "the database and Temporal, at addresses of the operator": [
         "api/app.py::_run_services connect",
-        "api/replay_program.py::verdicts connect",
         "store/database.py::connect connect",
         "store/events.py::listen connect",
         "store/migrate.py::migrate connect",

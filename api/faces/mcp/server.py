@@ -58,9 +58,10 @@ from api.faces.mcp.view import (
     show_task,
     task_object,
 )
-from api.http.auth import Call, services_of
+from api.http.auth import Call
+from api.http.body import services_of
 from api.http.lookup import own_session, session_of
-from api.http.problems import URN, finding, respond
+from api.http.problems import URN, refuse, respond
 from api.routes import input_requests, steering
 from api.routes import tasks as task_routes
 from api.streams.readers import await_ending
@@ -312,8 +313,7 @@ async def _record_answers(call: Call, params: UpdateParams) -> JsonObject:
             form = FormResponse.model_validate(response)
         except ValidationError:
             pointer = f"/inputResponses/{request_id}"
-            problem = finding(pointer, "form", "must have an action: accept, decline or cancel", ACTIONS)
-            raise Invalid("This is not a response to a form.", errors=[problem]) from None
+            raise refuse(pointer, "form", "must have an action: accept, decline or cancel", ACTIONS) from None
         answer = answer_of(request, form)
         if answer is not None:
             await control.check_answer(call.caller, request, answer[0])

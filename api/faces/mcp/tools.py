@@ -27,7 +27,7 @@ from api.http.auth import Call
 from api.http.body import check_input_length, validate_body
 from api.http.idempotency import IdempotencyKey
 from api.http.lookup import own_session, session_of
-from api.http.problems import finding
+from api.http.problems import finding, refuse
 from api.routes import input_requests, steering
 from api.routes import tasks as task_routes
 from api.submission import submit
@@ -243,8 +243,7 @@ async def _answer(call: Call, given: AnswerArguments) -> CallToolResult:
     if request_id is None:
         if len(waiting) != 1:
             listed = [one.id for one in waiting]
-            problem = finding("/request_id", "missing", "name what you answer", listed)
-            raise Invalid(f"The task waits for {len(waiting)} answers.", errors=[problem])
+            raise refuse("/request_id", "missing", "name what you answer", listed)
         request_id = waiting[0].id
     # a subagent may be the one that asks, and an answer is accepted only with the id of its own session
     asking = next((one.session_id for one in waiting if one.id == request_id), session.id)
@@ -263,7 +262,7 @@ async def _message(call: Call, given: MessageArguments, key: str | None) -> Call
     session = await own_session(call, given.task_id)
     mode = given.mode or ("continue" if session.status.terminal else "steer")
     if given.message is None and mode != "fire":
-        raise Invalid("There is no message.", errors=[finding("/message", "missing", "this field is required")])
+        raise refuse("/message", "missing", "this field is required")
     if mode == "steer":
         assert given.message is not None
         body = steering.SteerBody(message=given.message)

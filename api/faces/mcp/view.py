@@ -3,9 +3,9 @@ extension; questions as forms, and forms as answers; progress while a caller wai
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from typing import Any, Literal
 
+from errand import models
 from errand.models import TaskSummary
 from mcp_types import (
     CallToolResult,
@@ -23,13 +23,14 @@ from pydantic.alias_generators import to_camel
 from api.http import body
 from api.http.auth import Call
 from api.http.lookup import check_acting, session_of
-from api.http.problems import finding
+from api.http.problems import refuse
 from api.streams.readers import await_state
+from api.views.conversation import request_record
 from api.views.results import task_error
 from domain.agents.definition import VariableKind
 from domain.agents.variables import graph_variables
 from domain.amounts import format_count
-from domain.errors import Invalid, NotAllowed, Refusal
+from domain.errors import NotAllowed, Refusal
 from domain.events import Recorded
 from domain.json_object import JsonObject
 from domain.sessions.input_request import APPROVALS, InputRequest, RequestKind
@@ -54,31 +55,14 @@ _APPROVAL: JsonObject = {
 Report = Callable[[int, str], Awaitable[None]]  # a growing number, and a line
 
 
-class WaitingRequest(BaseModel):
-    request_id: str
-    task_id: str = Field(description="the task itself, or a subagent of it")
-    kind: str
-    question: str
-    details: JsonObject
-    answer_schema: JsonObject | None = Field(description="what the answer must look like; null: any text")
-    deadline: datetime
-
-
-class ArtifactLink(BaseModel):
-    name: str
-    uri: str
-    media_type: str
-    size: int
-
-
 class McpTask(TaskSummary):
     """The result of every tool."""
 
     progress: str
     output: Any = Field(description="text, or JSON if the agent has an output schema")
     error: str | None
-    artifacts: list[ArtifactLink]
-    waiting_for: list[WaitingRequest] = Field(description="questions and approvals; answer them with task_answer")
+    artifacts: list[ResourceLink]
+    waiting_for: list[models.InputRequest] = Field(description="questions and approvals; answer them with task_answer")
     cost_usd: float | None
     poll_interval_ms: int
 
@@ -173,27 +157,19 @@ def view_task(session: SessionRow, requests: Sequence[InputRequest], files: Sequ
         output=json.loads(output) if session.typed and output else output,
         error=f"{error.type}: {error.message}" if error else None,
         artifacts=[
-            ArtifactLink(
-                name=file.name, uri=file.url or f"errand://files/{file.id}", media_type=file.media_type, size=file.size
+            ResourceLink(
+                type="resource_link",
+                name=file.name,
+                uri=file.url or f"errand://files/{file.id}",
+                mime_type=file.media_type,
+                size=file.size,
             )
             for file in files
         ],
-        waiting_for=[_waiting(one) for one in requests],
+        waiting_for=[request_record(one) for one in requests],
         cost_usd=session.usage.cost_usd,
         poll_interval_ms=poll_ms,
         **{name: getattr(session, name) for name in TaskSummary.model_fields.keys() - {"task_id"}},
-    )
-
-
-def _waiting(request: InputRequest) -> WaitingRequest:
-    return WaitingRequest(
-        request_id=request.id,
-        task_id=request.session_id,
-        kind=request.kind,
-        question=request.question,
-        details={name: value for name, value in request.details.items() if name != "so_far"},
-        answer_schema=request.answer_schema,
-        deadline=request.deadline,
     )
 
 
@@ -216,11 +192,7 @@ def final_result(task: McpTask) -> CallToolResult:
 
 
 def _content(task: McpTask, text: str) -> list[ContentBlock]:
-    links = [
-        ResourceLink(type="resource_link", name=one.name, uri=one.uri, mime_type=one.media_type, size=one.size)
-        for one in task.artifacts
-    ]
-    return [TextContent(type="text", text=text), *links]
+    return [TextContent(type="text", text=text), *task.artifacts]
 
 
 def _lines(task: McpTask) -> list[str]:
@@ -231,7 +203,7 @@ def _lines(task: McpTask) -> list[str]:
     if task.ended:
         return [*lines, _text(task.output)] if task.output is not None else lines
     for one in task.waiting_for:
-        lines.append(f"It waits for the answer {one.request_id} ({one.kind}): {one.question}")
+        lines.append(f"It waits for the answer {one.id} ({one.kind}): {one.question}")
     if task.waiting_for:
         return [*lines, "Ask the person, then call task_answer."]
     return [*lines, task.progress, f'Call task_wait with task_id "{task.task_id}" for its result.']
@@ -340,14 +312,12 @@ def answer_of(request: InputRequest, response: FormResponse) -> tuple[Any] | Non
     properties, required = _fields(request)
     for name in required:
         if name not in content:
-            problem = finding(f"/inputResponses/{request.id}/content/{name}", "missing", "this field is required")
-            raise Invalid("The form is incomplete.", errors=[problem])
+            raise refuse(f"/inputResponses/{request.id}/content/{name}", "missing", "this field is required")
     if "answer_json" in properties:
         try:
             return (body.parse_json(str(content["answer_json"]).encode()),)
         except (Refusal, UnicodeError):
-            problem = finding(f"/inputResponses/{request.id}/content/answer_json", "json", "must be JSON")
-            raise Invalid("The answer is not valid JSON.", errors=[problem]) from None
+            raise refuse(f"/inputResponses/{request.id}/content/answer_json", "json", "must be JSON") from None
     return (content["answer"],) if "answer" in properties else (content,)
 
 

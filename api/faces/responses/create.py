@@ -116,8 +116,8 @@ async def create(call: Call, body: CreateResponse, files: InputFiles, key: str |
     # The client's library repeats a request without a key after a lost response: the digest recognises it.
     if repeats and key is None:
         before = await face_requests.find_repeated(call.pool, call.tenant, FACE, idempotency.digest)
-        if before is not None and (known_id := ResponseId.parse(before)) is not None:
-            return known_id
+        if before is not None:
+            return ResponseId.parse(before)
     if isinstance(body.input, list):
         await keep_files(call, body.input, files)
     previous = await _previous(call, body)
@@ -129,7 +129,7 @@ async def create(call: Call, body: CreateResponse, files: InputFiles, key: str |
     if waiting is not None:
         if conversation_id is not None and waiting.session.conversation_id != conversation_id:
             raise unknown_call("input")
-        if _is_changed(body, given, waiting):
+        if _has_new_instructions(body, given, waiting):
             return await _branch(call, body, given, waiting, idempotency)
         return await _answer(call, body, given, waiting, idempotency)
     given.end_with_message()
@@ -148,13 +148,12 @@ async def _find_replayed(call: Call, key: IdempotencyKey, handle: models.Session
 async def _previous(call: Call, body: CreateResponse) -> tuple[ResponseId, FoundResponse] | None:
     if body.previous_response_id is None:
         return None
-    response_id = ResponseId.parse(body.previous_response_id)
     try:
+        response_id = ResponseId.parse(body.previous_response_id)
         found = await find(call, response_id)
     except NotFound:
         message = "There is no such response to continue from."
         raise BadParameter("previous_response_id", message, "previous_response_not_found") from None
-    assert response_id is not None
     await lookup.check_acting(call, found.session)
     return response_id, found
 
@@ -217,35 +216,24 @@ def _is_callers(request: InputRequest, approvals_by_caller: bool) -> bool:
     return request.kind is RequestKind.EXTERNAL_RESULT or (approvals_by_caller and request.kind in APPROVALS)
 
 
-def _is_changed(body: CreateResponse, given: ParsedInput, found: FoundResponse) -> bool:
-    """Whether the request changes what was fixed when the session began. A client may repeat it or leave it out."""
-    session, first = found.session, found.request(1)
-    tools = first.external_tools() if first.tools is not None else [one.model_dump() for one in session.external_tools]
-    schema = session.task_terms.output_schema if session.task_terms else None
-    instructions = parse(first.input, continues=True).instructions
-    return (
-        body.model != session.agent
-        or (body.instructions is not None and body.instructions != first.instructions)
-        or (bool(given.instructions) and given.instructions != instructions)
-        or (body.tools is not None and _by_name(body.external_tools()) != _by_name(tools))
-        or (body.output_schema is not None and body.output_schema != schema)
-        or any(first.model_settings.get(name) != value for name, value in body.model_settings.items())
+def _has_new_instructions(body: CreateResponse, given: ParsedInput, found: FoundResponse) -> bool:
+    """Whether the request has other instructions than those with which the session began."""
+    first = found.request(1)
+    known = parse(first.input, continues=True).instructions
+    return (body.instructions is not None and body.instructions != first.instructions) or (
+        bool(given.instructions) and given.instructions != known
     )
-
-
-def _by_name(tools: list[JsonObject]) -> dict[str, JsonObject]:
-    return {tool["name"]: tool for tool in tools}
 
 
 async def _branch(
     call: Call, body: CreateResponse, given: ParsedInput, found: FoundResponse, key: IdempotencyKey
 ) -> ResponseId:
-    """Open a fork with the history of a waiting task, for another agent, other instructions or other tools: so do
-    clients that hand a conversation over. The task ends, because its caller does not continue it."""
+    """Open a fork with the history of a waiting task, for an agent with other instructions: so do clients that hand a
+    conversation over. The task ends, because its caller does not continue it."""
     session = found.session
     await lookup.check_acting(call, session)
     if body.conversation is not None:
-        message = "The task that waits in this conversation keeps its model, instructions, tools and settings."
+        message = "The task that waits in this conversation keeps its instructions."
         raise BadParameter("conversation", message, "unsupported_value")
     if body.previous_response_id is not None:
         asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers))
@@ -333,17 +321,15 @@ async def _after(
 
 async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: str) -> JsonObject:
     definition = (await rules.find_agent(call, body.model)).definition
-    options, instructions = body.options, [one for one in (body.instructions, *given.instructions) if one]
+    instructions = [one for one in (body.instructions, *given.instructions) if one]
     config: JsonObject = {
         "instructions": "\n\n".join(instructions) or None,
         "output_schema": body.output_schema,
         "max_tokens": body.max_output_tokens,
         "max_tool_calls": body.max_tool_calls,
-        "max_cost_usd": options.max_cost_usd,
         "external_tools": body.external_tools(),
         "model_settings": body.model_settings or None,
         "retention": UNSTORED_MS if body.store is False else None,
-        "approval_required": options.approval_required,
         # outcomes of subagents in the background would go to the mailbox, which this protocol does not have
         "await_children": True,
     }
@@ -353,7 +339,6 @@ async def _run_body(call: Call, body: CreateResponse, given: ParsedInput, text: 
         "input": _as_object(text) if definition.input_schema is not None else text,
         "transport": "stream",
         "if_busy": "reject",
-        "permissions": [rule.model_dump(mode="json") for rule in options.permissions],
         "context": {"history": past, "files": given.files},
         "config": config,
     }

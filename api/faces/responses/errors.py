@@ -21,9 +21,6 @@ _PARAMS = (
     ("/config/max_tokens", "max_output_tokens"),
     ("/config/max_tool_calls", "max_tool_calls"),
     ("/config/external_tools", "tools"),
-    ("/config/max_cost_usd", "errand.max_cost_usd"),
-    ("/config/approval_required", "errand.approval_required"),
-    ("/permissions", "errand.permissions"),
     ("/context", "input"),
     ("/answers", "input"),
 )

@@ -34,6 +34,7 @@ from api.faces.responses.objects import (
 )
 from domain.agents.definition import PLANNING, ExternalTool
 from domain.conversations.subagents import DelegationTool
+from domain.errors import NotFound
 from domain.events import ENDED, Ended, Recorded
 from domain.ids import ID_PATTERN
 from domain.json_object import JsonObject
@@ -484,10 +485,10 @@ class ResponseId(NamedTuple):
         return f"resp_{self.session_id}" + (f"_{self.part}" if self.part > 1 else "")
 
     @classmethod
-    def parse(cls, text: str) -> "ResponseId | None":
+    def parse(cls, text: str) -> "ResponseId":
         found = _RESPONSE.fullmatch(text)
         if found is None or found[2] == "1":  # the first part has only the short id
-            return None
+            raise NotFound("There is no such response.")
         return cls(found[1], int(found[2] or 1))
 
 

@@ -15,7 +15,6 @@ from domain.agents.definition import ExternalTool
 from domain.json_object import JsonObject
 from domain.messages import Effort
 from domain.pictures import MOST_BYTES
-from domain.policy.rules import Rule
 from domain.task import Strict
 
 # Parameters that change nothing about the answer, whatever their value: the context is shortened when it is full, the
@@ -79,12 +78,9 @@ class FunctionChoice(Strict):
 
 
 class ErrandOptions(Strict):
-    """Settings of a task beyond the protocol, as `extra_body={"errand": {…}}`."""
+    """What the protocol does not have, as `extra_body={"errand": {…}}`."""
 
     approvals: Literal["inbox", "caller"] = "inbox"
-    permissions: list[Rule] = Field(default_factory=list, max_length=200)
-    approval_required: bool = False
-    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class CreateResponse(Strict):
@@ -107,10 +103,6 @@ class CreateResponse(Strict):
     parallel_tool_calls: bool | None = None
     store: bool | None = None
     errand: ErrandOptions | None = None
-
-    @property
-    def options(self) -> ErrandOptions:
-        return self.errand or ErrandOptions()
 
     @property
     def output_schema(self) -> JsonObject | None:

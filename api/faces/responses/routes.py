@@ -188,7 +188,6 @@ async def cancel_response(call: Stopper, response_id: str) -> Response:
     """Returns `cancelled` once the stop is recorded. A response that has ended stays as it is."""
     wanted = ResponseId.parse(response_id)
     found = await find(call, wanted)
-    assert wanted is not None
     await check_acting(call, found.session)
     before = await show(call, wanted)
     if not before.background:
@@ -204,7 +203,6 @@ async def delete_response(call: Stopper, response_id: str) -> Response:
     """Hide a response here. The task and its record stay until their retention is over."""
     wanted = ResponseId.parse(response_id)
     found = await find(call, wanted)
-    assert wanted is not None
     await check_acting(call, found.session)
     shown = await show(call, wanted)
     if shown.status in ("queued", "in_progress"):
@@ -218,7 +216,6 @@ async def delete_response(call: Stopper, response_id: str) -> Response:
 async def list_input_items(call: Reader, response_id: str, query: Annotated[ItemQuery, Query()]) -> ItemPage:
     wanted = ResponseId.parse(response_id)
     await show(call, wanted)  # checks that it exists and that its content was not removed
-    assert wanted is not None
     found = await find(call, wanted)
     return input_items(found, wanted.part, after=query.after, limit=query.limit, ascending=query.order == "asc")
 
@@ -293,10 +290,9 @@ def _item(session_id: str, part: int, place: int, item: JsonObject) -> JsonObjec
 
 
 async def open_feed(
-    call: Call, response_id: ResponseId | None, starting_after: int = -1, *, unstored: bool = False
+    call: Call, response_id: ResponseId, starting_after: int = -1, *, unstored: bool = False
 ) -> ResponseFeed:
     found = await find(call, response_id, unstored=unstored)
-    assert response_id is not None
     check_kept(found.session)
     feed = ResponseFeed(found, response_id.part, starting_after)
     await feed.load(call.pool)

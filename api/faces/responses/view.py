@@ -79,11 +79,9 @@ class FoundResponse:
         )
 
 
-async def find(call: Call, response_id: ResponseId | None, *, unstored: bool = False) -> FoundResponse:
-    """The response; unknown, malformed, foreign and deleted ids get the same refusal. `unstored`: also one with
+async def find(call: Call, response_id: ResponseId, *, unstored: bool = False) -> FoundResponse:
+    """The response; unknown, foreign and deleted ids get the same refusal. `unstored`: also one with
     `store: false`, which nobody can name afterwards."""
-    if response_id is None:
-        raise NotFound("There is no such response.")
     session = await lookup.session_of(call, response_id.session_id)
     rows = await face_requests.of_session(call.pool, call.tenant, FACE, session.id)
     row = rows.get(response_id.part)
@@ -114,9 +112,8 @@ async def find_asked(pool: Pool, tenant: str, page: Sequence[Recorded]) -> dict[
     return await input_requests.by_ids(pool, tenant, ids) if ids else {}
 
 
-async def show(call: Call, response_id: ResponseId | None) -> ResponseObject:
+async def show(call: Call, response_id: ResponseId) -> ResponseObject:
     found = await find(call, response_id)
-    assert response_id is not None
     fold = await fold_log(call, found)
     if response_id.part > len(fold.parts):
         raise NotFound("There is no such response.")

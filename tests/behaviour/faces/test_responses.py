@@ -218,10 +218,12 @@ async def test_waiting_client_gets_its_response_through_a_restart_and_only_one_t
 
 
 async def test_approvals_stay_in_the_inbox_or_go_to_the_caller(stack: Stack, client: AsyncOpenAI) -> None:
-    gated = {"permissions": [{"permission": "bash", "action": "ask"}]}
+    gated = {"name": "asks-first", "description": "x", "prompt": "x", "tools": ["bash"], "may_ask": True}
+    rules = [{"permission": "bash", "action": "ask"}]
+    assert (await stack.http.put("/agents/asks-first", json={**gated, "permissions": rules})).is_success
     text = calls(("bash", {"command": "echo approved"}))
-    ask: dict[str, Any] = {"model": "tester", "input": text, "background": True}
-    ours = await client.responses.create(**ask, extra_body={"errand": gated})
+    ask: dict[str, Any] = {"model": "asks-first", "input": text}
+    ours = await client.responses.create(**ask, background=True)
     [request] = await waiting(stack, session_of(ours))
     assert (await client.responses.retrieve(ours.id)).status == "in_progress"
     body = {"response_to": request["id"], "input": {"approved": True}}
@@ -229,12 +231,11 @@ async def test_approvals_stay_in_the_inbox_or_go_to_the_caller(stack: Stack, cli
     assert "approved" in (await ended(client, ours.id)).output_text
 
     # the client waits: between the reply and the request, one page of the log contains nothing to show
-    ask = {"model": "tester", "input": text}
-    theirs = await client.responses.create(**ask, extra_body={"errand": gated | {"approvals": "caller"}})
+    theirs = await client.responses.create(**ask, extra_body={"errand": {"approvals": "caller"}})
     [item] = theirs.output
     assert item.type == "mcp_approval_request" and json.loads(item.arguments) == {"command": "echo approved"}
     denied = await client.responses.create(
-        model="tester",
+        model="asks-first",
         previous_response_id=theirs.id,
         input=[{"type": "mcp_approval_response", "approval_request_id": item.id, "approve": False, "reason": "no"}],
     )

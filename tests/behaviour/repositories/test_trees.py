@@ -89,7 +89,7 @@ async def test_a_later_turn_continues_in_the_same_tree(stack: Stack, origin: Ori
     look = calls(("bash", {"command": "cat app.py"}))
     for path, body in (
         (f"/tasks/{second['task_id']}/rerun", "{}"),
-        (f"/conversations/{first['conversation_id']}/fork", json.dumps({"input": look, "execute": True})),
+        ("/conversations/run", json.dumps({"fork_from": second["task_id"], "input": look, "transport": "stream"})),
     ):
         answer = await stack.http.post(path, content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code in (201, 202), answer.text

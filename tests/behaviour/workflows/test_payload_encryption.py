@@ -86,8 +86,6 @@ async def test_codec_endpoint_decrypts_for_administrators_and_the_web_ui_only(en
             [payload] = answer.json()["payloads"]
             assert payload["metadata"]["encoding"] != body["payloads"][0]["metadata"]["encoding"]
             assert answer.headers["access-control-allow-origin"] == UI
-            again = (await client.post("/codec/encode", json=answer.json(), headers=headers)).json()
-            assert again["payloads"][0]["metadata"] == body["payloads"][0]["metadata"]
             elsewhere = await client.post(
                 "/codec/decode", json=body, headers={**headers, "Origin": "https://evil.test"}
             )
