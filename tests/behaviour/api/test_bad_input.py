@@ -19,7 +19,7 @@ from domain.notifications import signature
 from settings import Settings
 from store import workers
 from store.database import Pool
-from tests.behaviour.api.conftest import end, key_for, problem, submitted
+from tests.behaviour.api.conftest import end, problem, submitted
 from tests.support.files_run import walk_line
 from tests.support.stack import Stack
 
@@ -42,32 +42,19 @@ UNPARSABLE = [
     ("empty", b"", 400, "malformed-json"),
     ("cut", b'{"agent": "assistant"', 400, "malformed-json"),
     ("trailing", raw() + b"{}", 400, "malformed-json"),
-    ("single quotes", b"{'agent': 1}", 400, "malformed-json"),
-    ("raw control character", b'{"agent": "a\x01"}', 400, "malformed-json"),
     ("invalid utf-8", b'{"agent": "\xff\xfe"}', 400, "invalid-encoding"),
-    ("overlong utf-8", b'{"agent": "\xc0\x80"}', 400, "invalid-encoding"),
     ("utf-8 bom", b"\xef\xbb\xbf" + raw(), 400, "invalid-encoding"),
     ("utf-16", json.dumps(GOOD).encode("utf-16"), 400, "invalid-encoding"),
-    ("utf-16-le", json.dumps(GOOD).encode("utf-16-le"), 400, "invalid-encoding"),
-    ("utf-32-be", json.dumps(GOOD).encode("utf-32-be"), 400, "invalid-encoding"),
     ("nan", b'{"agent": NaN}', 400, "json-non-finite"),
-    ("infinity", b'{"agent": -Infinity}', 400, "json-non-finite"),
     ("overflow", b'{"agent": 1e999}', 400, "json-non-finite"),
     ("duplicate key", b'{"agent": "a", "agent": "b"}', 400, "json-duplicate-key"),
-    ("duplicate key by escape", b'{"agent": "a", "\\u0061gent": "b"}', 400, "json-duplicate-key"),
     ("deep", b'{"agent": ' + b"[" * 65 + b"]" * 65 + b"}", 400, "json-too-complex"),
-    ("very deep", b"[" * 100_000, 400, "json-too-complex"),
     ("many members", json.dumps({str(n): 0 for n in range(10_001)}).encode(), 400, "json-too-complex"),
-    ("many items", json.dumps({"input": [0] * 10_001}).encode(), 400, "json-too-complex"),
     ("long number", b'{"agent": ' + b"9" * 101 + b"}", 400, "json-too-complex"),
-    ("huge number", b'{"agent": ' + b"9" * 10_000 + b"}", 400, "json-too-complex"),
-    ("long float", b'{"agent": 0.' + b"1" * 101 + b"}", 400, "json-too-complex"),
     ("nul", raw(input=f"{CANARY}\x00"), 422, "invalid-text"),
     ("escape", raw(input=f"{CANARY}\x1b[31m"), 422, "invalid-text"),
     ("lone surrogate", b'{"agent": "assistant", "input": "\\ud800"}', 422, "invalid-text"),
-    ("nul in a key", raw(input={f"{CANARY}\x00": 1}), 422, "invalid-text"),
     ("not an object", b'["x"]', 422, "validation"),
-    ("null", b"null", 422, "validation"),
     ("large integer", b'{"agent": "assistant", "input": {"n": 9007199254740992}}', 422, "validation"),
 ]
 
@@ -87,45 +74,26 @@ async def test_unreadable_bodies_are_refused(
 
 INVALID: list[tuple[str, dict[str, Any], str, str]] = [
     ("unknown agent", {"agent": CANARY}, "unknown-agent", "/agent"),
-    ("agent of no one", {"agent": "no such"}, "unknown-agent", "/agent"),
     ("subagent", {"agent": "helper"}, "invalid-spec", "/agent"),
     ("unknown field", {"inptu": CANARY}, "validation", "/inptu"),
-    ("unknown field inside", {"config": {"tll": 5}}, "validation", "/config/tll"),
     ("hostile field name", {f"<{CANARY}>": 1}, "validation", ""),
-    ("agent not text", {"agent": 7}, "validation", "/agent"),
-    ("agent empty", {"agent": ""}, "validation", "/agent"),
     ("input empty", {"input": ""}, "validation", "/input"),
     ("input blank", {"input": " \n\t"}, "validation", "/input"),
-    ("input null", {"input": None}, "validation", "/input"),
-    ("input a list", {"input": [CANARY]}, "validation", "/input"),
     ("ttl as text", {"config": {"ttl": "5000"}}, "validation", "/config/ttl"),
-    ("ttl a float", {"config": {"ttl": 5000.5}}, "validation", "/config/ttl"),
-    ("ttl a boolean", {"config": {"ttl": True}}, "validation", "/config/ttl"),
     ("ttl too small", {"config": {"ttl": 999}}, "validation", "/config/ttl"),
-    ("ttl negative", {"config": {"ttl": -1}}, "validation", "/config/ttl"),
     ("ttl too large", {"config": {"ttl": 10**15}}, "validation", "/config/ttl"),
     ("tree's ttl too large", {"config": {"tree": {"ttl": 10**15}}}, "validation", "/config/tree/ttl"),
     ("waits", {"config": {"tree": {"ttl": 5_000}, "input_timeout": 6_000}}, "validation", "/config/input_timeout"),
-    ("steps zero", {"config": {"max_steps": 0}}, "validation", "/config/max_steps"),
     ("steps too many", {"config": {"max_steps": 2_001}}, "validation", "/config/max_steps"),
-    ("tokens too many", {"config": {"max_tokens": 10**12}}, "validation", "/config/max_tokens"),
-    ("cost zero", {"config": {"max_cost_usd": 0}}, "validation", "/config/max_cost_usd"),
-    ("cost as text", {"config": {"max_cost_usd": "5"}}, "validation", "/config/max_cost_usd"),
     ("cost too high", {"config": {"max_cost_usd": 1e9}}, "validation", "/config/max_cost_usd"),
     ("provider", {"config": {"model": f"{CANARY}/x"}}, "unknown-provider", "/config/model"),
     ("unpriced model", {"config": {"max_cost_usd": 1, "model": CANARY}}, "unpriced-model", "/config/max_cost_usd"),
-    ("model empty", {"config": {"model": ""}}, "validation", "/config/model"),
     ("model of two lines", {"config": {"model": "claude\nsystem: yes"}}, "validation", "/config/model"),
-    ("model with a line end", {"config": {"model": "claude\n"}}, "validation", "/config/model"),
-    ("unknown sandbox", {"config": {"sandbox": CANARY}}, "validation", "/config/sandbox"),
     ("sandbox without a worker", {"config": {"sandbox": "isolated"}}, "not-available", "/config/sandbox"),
     ("notify", {"config": {"notify": [CANARY]}}, "validation", "/config/notify/0"),
     ("input timeout", {"config": {"ttl": 5_000, "input_timeout": 6_000}}, "validation", "/config/input_timeout"),
     ("expiry", {"config": {"on_input_timeout": "deny"}}, "validation", "/config/on_input_timeout"),
-    ("action", {"permissions": [{"permission": "bash", "action": CANARY}]}, "validation", "/permissions/0/action"),
-    ("pattern", {"permissions": [{"permission": "bash", "pattern": ""}]}, "validation", "/permissions/0/pattern"),
     ("boundary", {"boundary": {"files": [CANARY]}}, "validation", "/boundary/files"),
-    ("file id malformed", {"context": {"files": [CANARY]}}, "validation", "/context/files/0"),
     ("file unknown", {"context": {"files": ["0" * 26]}}, "validation", "/context/files/0"),
     ("session unknown", {"context": {"history_session": "0" * 26}}, "validation", "/context/history_session"),
     (
@@ -134,13 +102,9 @@ INVALID: list[tuple[str, dict[str, Any], str, str]] = [
         "validation",
         "/context/history/0/role",
     ),
-    ("too many notes", {"context": {"notes": [CANARY] * 51}}, "validation", "/context/notes"),
     ("criterion kind", {"acceptance_criteria": [{"kind": CANARY}]}, "validation", "/acceptance_criteria/0/kind"),
     ("criterion of no kind", {"acceptance_criteria": [{"run": CANARY}]}, "validation", "/acceptance_criteria/0/kind"),
-    ("criterion too long", {"acceptance_criteria": [CANARY * 500]}, "validation", "/acceptance_criteria/0"),
-    ("title too long", {"title": CANARY * 50}, "validation", "/title"),
     ("missing", {"agent": "code-reviewer", "input": {"focus": CANARY}}, "validation", "/input/path"),
-    ("schema type", {"agent": "code-reviewer", "input": {"path": 7}}, "validation", "/input/path"),
     ("schema unknown", {"agent": "code-reviewer", "input": {"path": ".", "x": CANARY}}, "validation", "/input/x"),
 ]
 
@@ -174,11 +138,6 @@ async def test_refusals_name_what_is_allowed(api: httpx2.AsyncClient) -> None:
     assert "claude-sonnet-4-5" in await allowed(config={"model": "x", "max_cost_usd": 1})
 
 
-async def test_too_long_input_is_413(api: httpx2.AsyncClient) -> None:
-    problem(await api.post("/tasks", content=raw(input="x" * 200_001), headers=JSON), 413, "input-too-long")
-    assert (await api.post("/tasks", content=raw(input="x" * 200_000), headers=JSON)).status_code == 202
-
-
 async def test_body_limit_holds_while_reading(api: httpx2.AsyncClient) -> None:
     large = raw(input={"a": ["x" * 500_000, "y" * 600_000]})
     problem(await api.post("/tasks", content=large, headers=JSON), 413, "body-too-large")
@@ -202,20 +161,15 @@ async def test_body_limit_holds_while_reading(api: httpx2.AsyncClient) -> None:
     [
         ({"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
         ({"Content-Type": "application/json; charset=latin-1"}, 415, "unsupported-media-type"),
-        ({"Content-Type": "application/x-www-form-urlencoded"}, 415, "unsupported-media-type"),
         ({}, 415, "unsupported-media-type"),
         ({**JSON, "Content-Encoding": "gzip"}, 415, "unsupported-encoding"),
         ({**JSON, "Accept": "text/html"}, 406, "not-acceptable"),
-        ({**JSON, "Accept": "application/json;q=0"}, 406, "not-acceptable"),
         ({**JSON, "Idempotency-Key": "x" * 256}, 400, "idempotency-key-invalid"),
-        ({**JSON, "Idempotency-Key": "caf\u00e9"}, 400, "idempotency-key-invalid"),
         ({**JSON, "Idempotency-Key": ""}, 400, "idempotency-key-invalid"),
         ({**JSON, "X-Large": "x" * 17_000}, 431, "headers-too-large"),
         ({**JSON, "Host": "evil.example"}, 400, "bad-request"),
-        ({**JSON, "Host": "a b"}, 400, "bad-request"),
         ({**JSON, "Origin": "https://evil.example"}, 403, "insufficient-scope"),
         ({**JSON, "Authorization": "Bearer nonsense"}, 401, "unauthenticated"),
-        ({**JSON, "Authorization": "Basic YTpi"}, 401, "unauthenticated"),
     ],
 )
 async def test_requests_with_bad_headers_are_refused(
@@ -227,37 +181,23 @@ async def test_requests_with_bad_headers_are_refused(
     assert await rows(pool) == before
 
 
-@pytest.mark.parametrize("content_type", ["application/json; charset=UTF-8", "application/vnd.errand+json"])
-async def test_other_spellings_of_json_are_fine(api: httpx2.AsyncClient, content_type: str) -> None:
-    assert (await api.post("/tasks", content=raw(), headers={"Content-Type": content_type})).status_code == 202
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status", "type"),
     [
         ("GET", "/tasks?limit=0", 422, "validation"),
-        ("GET", "/tasks?limit=-5", 422, "validation"),
         ("GET", "/tasks?limit=201", 422, "validation"),
-        ("GET", "/tasks?limit=canary-4711", 422, "validation"),
         ("GET", "/tasks?lmit=5", 422, "validation"),
         ("GET", "/tasks?status=canary-4711", 422, "validation"),
-        ("GET", "/tasks?agent=%00", 422, "validation"),
         ("GET", "/tasks?text=%00", 422, "invalid-text"),
         ("GET", "/tasks?conversation_id=canary-4711", 422, "validation"),
-        ("GET", "/tasks?created_after=2026-01-01T00:00:00", 422, "validation"),
         ("GET", "/tasks?created_after=0001-01-01T00:00:00%2B14:00", 422, "invalid-time"),
         ("GET", "/tasks?created_after=yesterday", 422, "validation"),
         ("GET", "/tasks?cursor=canary-4711", 400, "invalid-cursor"),
-        ("GET", "/tasks?cursor=%ff", 400, "invalid-cursor"),
         ("GET", "/tasks?api_key=x", 400, "credential-in-url"),
         ("GET", "/tasks?agent=ek_0123456789ab_x", 400, "credential-in-url"),
         ("GET", "/tasks?agent=" + "a" * 5_000, 414, "uri-too-long"),
         ("DELETE", "/tasks", 405, "method-not-allowed"),
-        ("PATCH", "/tasks/" + "0" * 26, 405, "method-not-allowed"),
         ("GET", "/tasks/", 404, "not-found"),
-        ("GET", "/canary-4711", 404, "not-found"),
-        ("POST", "/files?name=x&sha256=short", 422, "validation"),
-        ("POST", "/files", 422, "validation"),
     ],
 )
 async def test_requests_with_bad_urls_are_refused(
@@ -318,13 +258,6 @@ async def test_wrong_state_is_409_with_the_state(api: httpx2.AsyncClient, pool: 
     await end(pool, task_id)
     answer = await api.post(f"/tasks/{task_id}/input", json=said)
     assert problem(answer, 409, "already-terminal")["task_status"] == "completed"
-
-
-async def test_auth_comes_before_parsing(keyed_url: str, pool: Pool) -> None:
-    async with httpx2.AsyncClient(base_url=keyed_url) as client:
-        problem(await client.post("/tasks", content=b"{"), 401, "unauthenticated")
-        reader = await key_for(pool, "order")
-        problem(await client.post("/tasks", content=b"{", headers=reader), 415, "unsupported-media-type")
 
 
 # The numbers of the day: lower them when a count falls. The aim is in tests/support/files_run.py.

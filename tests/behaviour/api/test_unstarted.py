@@ -102,17 +102,6 @@ async def _steered(stack: Stack, task_id: str) -> None:
     assert "Mind the gap." in str([node["body"] for node in await stack.nodes(task_id) if node["kind"] == "user"])
 
 
-async def test_message_steers_a_further_turn_right_after_its_response(stack: Stack) -> None:
-    talk = await Talk.done(stack, say("Hello."), "tester")
-    turn = await talk.say(SLOW)
-    body = {"conversation_id": talk.id, "input": "Mind the gap.", "transport": "stream", "if_busy": "steer"}
-    answer = await stack.http.post("/conversations/run", json=body)
-    assert answer.status_code == 202, answer.text
-    assert (answer.json()["session_id"], answer.json()["steered"]) == (turn, True)
-    await talk.rest()
-    assert [session.id for session in await talk.sessions()] == [talk.id, turn]
-
-
 async def test_message_is_accepted_within_seconds_though_no_worker_answers(stack: Stack) -> None:
     """The start of the turn waits for a worker too, and both waits share one limit."""
     talk = await Talk.done(stack, say("Hello."), "tester")

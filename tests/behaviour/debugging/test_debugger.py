@@ -65,18 +65,3 @@ def session(history: Path) -> None:
 
 async def test_debugger_stops_in_the_loop_at_the_chosen_step() -> None:
     await asyncio.to_thread(session, HISTORY)
-
-
-async def test_quitting_ends_the_command_and_a_missing_step_is_named() -> None:
-    def quits() -> int:
-        terminal = Terminal(str(HISTORY), "--debug")
-        terminal.until(PROMPT)
-        return terminal.end("q")
-
-    assert await asyncio.to_thread(quits) == 0
-    command = [sys.executable, "-m", "cli", "replay", "--debug"]
-    for arguments, code in (([str(HISTORY), "--step", "99"], 4), ([], 2)):
-        done = await asyncio.to_thread(
-            subprocess.run, [*command, *arguments], cwd=ROOT, capture_output=True, timeout=60, check=False
-        )
-        assert done.returncode == code, done.stderr

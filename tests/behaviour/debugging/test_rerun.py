@@ -1,6 +1,5 @@
 """A rerun from one of a task's steps: what it keeps and what it can change. The original does not change."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -134,15 +133,11 @@ async def test_the_step_that_failed_can_be_tried_again(stack: Stack) -> None:
     ("body", "status", "pointer"),
     [
         ({"from_step": 9}, 422, "/from_step"),
-        ({"from_step": 0}, 422, "/from_step"),
         ({"agent_version": 99}, 422, "/agent_version"),
         ({"tool_results": [{"index": 0, "text": "x"}]}, 422, "/tool_results"),
-        ({"from_step": 2, "tool_results": [{"index": 1, "text": "x"}]}, 422, "/tool_results/0/index"),
         ({"from_step": 2, "tool_results": [{"index": 0, "text": "x"}] * 2}, 422, "/tool_results/1/index"),
         ({"recorded": True, "model": "claude-haiku-4-5"}, 422, "/model"),
-        ({"recorded": True, "input": "x"}, 422, "/input"),
         ({"config": {"max_steps": 10**9}}, 422, "/config/max_steps"),
-        ({"agent": "assistant"}, 422, "/agent"),
         (
             {"recorded": True, "permissions": [{"permission": "bahs", "action": "deny"}]},
             422,
@@ -215,10 +210,3 @@ def _last_id(ndjson: str) -> str:
         json.loads(ndjson.splitlines()[-1]).get("session_id") or json.loads(ndjson.splitlines()[0])["session_id"]
     )
     return found
-
-
-async def test_reruns_of_one_task_run_at_the_same_time(stack: Stack, shared: dict[str, Any]) -> None:
-    task_id = await original(stack, shared)
-    runs = await asyncio.gather(*(reran(stack, task_id, from_step=3) for _ in range(3)))
-    assert len({run["task_id"] for run in runs}) == 3
-    assert len({await said(stack, run["task_id"]) for run in runs}) == 1

@@ -2,7 +2,6 @@
 
 import copy
 import http.server
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from tests.support.stack import Stack, steps
 from workflows.registry import WORKFLOWS
 from workflows.replay import checking_runner
 from workflows.span_processor import SendOnce
-from workflows.telemetry import plugins
 
 
 class Receiver(http.server.ThreadingHTTPServer):
@@ -144,10 +142,3 @@ async def replayed(history: WorkflowHistory) -> set[bytes]:
     provider.shutdown()
     contexts = [span.get_span_context() for span in exporter.get_finished_spans()]
     return {context.span_id.to_bytes(8, "big") for context in contexts if context}
-
-
-def test_telemetry_is_off_without_an_endpoint_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert plugins(None) == []
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)  # as if the package were not installed
-    with pytest.raises(RuntimeError, match="requirements-telemetry.txt"):
-        plugins("http://127.0.0.1:1")

@@ -8,7 +8,7 @@ from errand.models import Trace
 
 from tests.behaviour.conversations.talk import chain, say, task
 from tests.support.command import cli
-from tests.support.stack import Stack, calls, of_type, steps
+from tests.support.stack import Stack, of_type, steps
 
 EVIL = '<script>alert(1)</script>\u001b[31m"><img src=x onerror=alert(1)>'
 
@@ -38,15 +38,6 @@ async def test_a_trace_has_every_call_with_its_time_and_cost(stack: Stack) -> No
     used = [call.usage for step in trace.steps for call in step.models]
     assert sum(one.tokens for one in used) == trace.usage.tokens
     assert sum(one.cost_usd or 0 for one in used) == pytest.approx(trace.usage.cost_usd)
-
-
-async def test_long_texts_are_cut_as_asked(stack: Stack) -> None:
-    record = await stack.run(calls(("bash", {"command": "echo " + "x" * 500})))
-    cut = (await trace_of(stack, record["task_id"], chars="100")).steps[0].tools[0]
-    assert len(cut.arguments) < 140 and cut.arguments.endswith("more characters]")
-    wrong = await stack.http.get(f"/tasks/{record['task_id']}/trace", params={"chars": "0"})
-    assert wrong.status_code == 422
-    assert (await stack.http.get(f"/tasks/{'0' * 26}/trace")).status_code == 404
 
 
 @pytest.mark.proves("S1-81")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from domain.ids import new_id
-from tests.support.pictures import pdf, png
+from tests.support.pictures import png
 from tests.support.stack import Stack
 
 SAY = "[[script:say text=x]]"
@@ -26,38 +26,19 @@ def asks(**fields: Any) -> dict[str, Any]:
 
 REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
     (asks(model="nobody"), 404, "model", "model_not_found"),
-    (asks(model="x" * 150), 404, "model", "model_not_found"),
     (asks(temperature=1.2), 400, "temperature", "validation"),
-    (asks(temperature=True), 400, "temperature", "validation"),
     (asks(temperature=0.2, top_p=0.5), 400, "top_p", "invalid_value"),
     (asks(store=False), 400, "store", "invalid_value"),
-    (asks(store=False, background=False, conversation="conv_x"), 400, "store", "invalid_value"),
     (asks(tool_choice={"type": "function", "name": "f"}), 400, "tool_choice.name", "invalid_value"),
-    (asks(tool_choice="any"), 400, "tool_choice", "validation"),
     (asks(top_logprobs=3), 400, "top_logprobs", "unsupported_value"),
-    (asks(reasoning={"effort": "extreme"}), 400, "reasoning.effort", "validation"),
     (asks(prompt={"id": "p"}), 400, "prompt", "unsupported_parameter"),
-    (asks(nonsense=1), 400, "nonsense", "unsupported_parameter"),
-    (asks(tools=[{"type": "web_search"}]), 400, "tools[0].type", "validation"),
     (asks(tools=[TOOL, TOOL]), 400, "tools[1].name", "validation"),
-    (asks(tools=[{**TOOL, "name": "mcp__a__b"}]), 400, "tools[0].name", "validation"),
     (asks(tools=[{**TOOL, "parameters": {"type": "array"}}]), 400, "tools[0].parameters.type", "validation"),
     (asks(metadata={"k": "v" * 513}), 400, "metadata.k", "validation"),
-    (asks(metadata={str(n): "v" for n in range(17)}), 400, "metadata", "validation"),
-    (asks(max_output_tokens=0), 400, "max_output_tokens", "validation"),
     (asks(text={"format": {"type": "json_schema", "name": "x"}}), 400, "text.format.schema", "invalid_value"),
-    (
-        asks(text={"format": {"type": "json_schema", "name": "x", "schema": {"type": "nothing"}}}),
-        400,
-        "text.format.schema.type",
-        "validation",
-    ),
     (asks(input=""), 400, "input", "invalid_value"),
-    (asks(input=[]), 400, "input", "invalid_value"),
-    (asks(input=None), 400, "input", "validation"),
     (asks(input="x" * 300_000), 400, "input", "string_above_max_length"),
     (asks(input=[{"role": "user", "content": "x"}] * 1_001), 400, "input", "array_above_max_length"),
-    (asks(input=[{"role": "assistant", "content": "x"}]), 400, "input", "invalid_value"),
     (asks(input=[{"type": "item_reference", "id": "x"}]), 400, "input[0].type", "unsupported_value"),
     (
         asks(input=[{"role": "user", "content": [{"type": "input_audio", "data": "x"}]}]),
@@ -69,14 +50,10 @@ REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
         (asks(input=[{"role": "user", "content": [part]}]), 400, f"input[0].content[0].{param}", code)
         for part, param, code in (
             ({"type": "input_image", "image_url": "https://example.org/a.png"}, "image_url", "unsupported_value"),
-            ({"type": "input_image", "image_url": "x"}, "image_url", "unsupported_value"),
             ({"type": "input_file", "file_url": "https://example.org/a.pdf"}, "file_data", "unsupported_value"),
             ({"type": "input_image", "image_url": "data:image/png;base64,@@"}, "image_url", "invalid_value"),
-            ({"type": "input_image", "image_url": data_url(png()[:40])}, "image_url", "invalid_file"),
             ({"type": "input_image", "image_url": data_url(png(2_100, 2_000))}, "image_url", "invalid_file"),
             ({"type": "input_image", "image_url": data_url(b"<svg/>")}, "image_url", "invalid_file"),
-            ({"type": "input_file", "file_data": data_url(pdf(15_000_001))}, "file_data", "invalid_file"),
-            ({"type": "input_image"}, "image_url", "invalid_file"),
         )
     ),
     (asks(input=[{"role": "user", "content": [IMAGE] * 21}]), 400, "input", "array_above_max_length"),
@@ -87,22 +64,10 @@ REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
         "invalid_value",
     ),
     (
-        asks(input=[{"role": "user", "content": [{"type": "input_file", "file_id": new_id()}]}]),
-        400,
-        "input",
-        "validation",
-    ),
-    (
         asks(input=[{"role": "user", "content": [{"type": "input_text", "text": "x" * 1_100_000}]}]),
         413,
         None,
         "body_too_large",
-    ),
-    (
-        asks(input=[{"type": "function_call_output", "call_id": "call_1", "output": "x"}]),
-        400,
-        "input[0].call_id",
-        "unknown_call",
     ),
     (
         asks(input=[{"type": "function_call_output", "call_id": f"call_{new_id()}", "output": "x"}]),
@@ -111,7 +76,6 @@ REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
         "unknown_call",
     ),
     (asks(previous_response_id=f"resp_{new_id()}"), 400, "previous_response_id", "previous_response_not_found"),
-    (asks(previous_response_id="resp_1"), 400, "previous_response_id", "previous_response_not_found"),
     (asks(conversation=f"conv_{new_id()}"), 404, None, "unknown_conversation"),
     (asks(conversation="x"), 400, "conversation", "conversation_not_found"),
     (asks(conversation="x", previous_response_id="y"), 400, "conversation", "invalid_value"),

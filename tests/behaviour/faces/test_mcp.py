@@ -273,25 +273,6 @@ async def test_missing_variables_are_a_form_unless_one_is_secret(stack: Stack, o
         assert (await ask_task(client.session, "get", created.task_id)).status == "cancelled"
 
 
-async def test_stdio_bridge_serves_the_same_tools(stack: Stack, agents: None) -> None:
-    program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=stack.env, cwd=ROOT)
-    lines: list[str] = []
-
-    async def progress(number: float, total: float | None, message: str | None) -> None:
-        lines.append(message or "")
-
-    for mode in ("auto", "legacy"):
-        async with Client(program, cache=None, mode=mode) as client:
-            assert "tester" in {tool.name for tool in (await client.list_tools()).tools}
-            started = await client.call_tool("tester", {"input": calls(("bash", {"command": "echo hi"}))})
-            ended = await finished(client, started.structured_content["task_id"], progress_callback=progress)
-            assert "bash returned: hi" in ended.structured_content["output"] and lines
-            with pytest.raises(MCPError) as unknown:
-                await client.call_tool("nobody", {})
-            assert unknown.value.code == CODES["params"]
-        lines.clear()
-
-
 async def test_cancel_of_a_client_of_the_bridge_is_passed_on(stack: Stack, agents: None) -> None:
     task_id = await stack.submit("[[script:forever]]")
     wait = {"name": "task_wait", "arguments": {"task_id": task_id, "seconds": 60}}

@@ -10,25 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from api.http import body, paging
 from api.http.problems import Unreadable
-from domain.channels import ChannelMessage
 from domain.errors import ErrandError, Invalid
 from domain.ids import new_id
 
 QUERY = {"status": "open"}
 AT = datetime(2031, 5, 6, 7, 8, 9, 12, tzinfo=UTC)
-
-
-def test_cursor_contains_its_id_and_moment() -> None:
-    last = new_id()
-    assert paging.position(QUERY, paging.cursor(QUERY, last)) == last
-    assert paging.moment_and_id(QUERY, paging.cursor(QUERY, last, AT)) == (AT, last)
-    assert paging.moment_and_id(QUERY, paging.cursor(QUERY, last)) == (None, last)
-    assert paging.moment_and_id(QUERY, None) == (None, "")
-    assert paging.position(QUERY, None) is None
 
 
 def made(text: str) -> str:
@@ -102,9 +92,3 @@ def test_findings_are_the_nearest_ones_and_many_take_no_time(value: Any, pointer
         body.validate_body(Texts, body.parse_json(raw), raw)
     assert [one.pointer for one in refused.value.extra["errors"]] == pointers
     assert time.process_time() - begun < 2
-
-
-@pytest.mark.parametrize("wrong", [{"files": ["/etc/passwd"]}, {"files": [7]}, {"text": 7}, {"role": "system"}])
-def test_fields_of_a_channels_message_have_types(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        ChannelMessage.model_validate({"text": "Hello", **wrong})

@@ -12,15 +12,6 @@ MARKDOWN = {"Content-Type": "text/markdown"}
 GREETER = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet.\n"
 
 
-async def test_agents_are_listed_and_shown(api: httpx2.AsyncClient) -> None:
-    items = (await api.get("/agents")).json()["items"]
-    assert {"assistant", "researcher", "code-reviewer", "orchestrator"} <= {item["name"] for item in items}
-    assistant = (await api.get("/agents/assistant")).json()
-    assert assistant["version"] >= 1 and assistant["shipped"] and "read_file" in assistant["tools"]
-    problem(await api.get("/agents/nobody"), 404, "not-found")
-    problem(await api.get("/agents/%00"), 404, "not-found")
-
-
 async def test_put_makes_versions_and_running_tasks_keep_theirs(api: httpx2.AsyncClient) -> None:
     first = await api.put("/agents/greeter", content=GREETER, headers=MARKDOWN)
     assert first.status_code == 201 and first.json()["version"] == 1 and not first.json()["shipped"]
@@ -80,16 +71,6 @@ async def test_pattern_of_an_agent_does_not_block_the_api(api: httpx2.AsyncClien
     assert (
         time.monotonic() - begun < 3
     )  # a backtracking engine would need half a minute, and twice as long for each further letter
-
-
-async def test_definitions_in_unreadable_bodies_are_refused(api: httpx2.AsyncClient) -> None:
-    path = "/agents/greeter"
-    problem(await api.put(path, content=b"\xff", headers=MARKDOWN), 400, "invalid-encoding")
-    problem(await api.put(path, content=b"-----\x00", headers=MARKDOWN), 422, "invalid-text")
-    problem(await api.put(path, content=b"{}", headers={"Content-Type": "text/yaml"}), 415, "unsupported-media-type")
-    problem(await api.put(path, json={"name": "greeter"}), 422, "invalid-spec")
-    problem(await api.put(path, json=[]), 422, "invalid-spec")
-    problem(await api.put(path, content=b"x" * 2_000_000, headers=MARKDOWN), 413, "body-too-large")
 
 
 async def test_removed_agent_cannot_be_started_and_its_versions_stay(api: httpx2.AsyncClient, pool: Pool) -> None:

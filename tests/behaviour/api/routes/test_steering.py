@@ -88,17 +88,6 @@ async def test_a_tree_is_cancelled_on_request(api: httpx2.AsyncClient, pool: Poo
     problem(await api.post(f"/tasks/{root}/cancel", json={"scope": "world"}), 422, "validation")
 
 
-async def test_queued_task_that_is_cancelled_ends_immediately(api: httpx2.AsyncClient) -> None:
-    first = (await run(api))["session_id"]
-    waits = (await api.post(f"/conversations/{first}/messages", json={"input": "Then."})).json()["session_id"]
-    problem(await api.post(f"/tasks/{waits}/interrupt"), 409, "not-started")
-    answer = await api.post(f"/tasks/{waits}/cancel")
-    assert (answer.status_code, answer.json()["status"], answer.json()["reason"]) == (202, "cancelled", "caller_cancel")
-    last = (await api.get(f"/tasks/{waits}/events")).text.rstrip().splitlines()[-3]
-    assert last == "event: task_cancelled"
-    assert (await shown(api, first))["status"] == "submitted"
-
-
 async def test_promote_of_other_than_a_waiting_subagent_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = await submitted(api)
     problem(await api.post(f"/tasks/{root}/promote"), 409, "not-blocking")

@@ -9,7 +9,6 @@ from mcp_types import ElicitRequest
 from api.faces.mcp import view
 from api.faces.mcp.view import FormResponse, answer_of
 from domain.agents.definition import RESULT_SCHEMA
-from domain.errors import Invalid
 from domain.json_schema import fits
 from domain.sessions.input_request import PLAN_SCHEMA, InputRequest, OnExpiry, RequestKind, approval_schema
 
@@ -100,11 +99,3 @@ def test_messages_show_what_is_decided_on() -> None:
 def test_declined_is_not_approved_and_cancelled_stays_open(asked: InputRequest, declined: Any) -> None:
     assert answer_of(asked, FormResponse(action="decline")) == declined
     assert answer_of(asked, FormResponse(action="cancel", content={"approved": True})) is None
-
-
-@pytest.mark.parametrize(
-    ("asked", "content"), [(QUESTION, {}), (QUESTION, None), (OBJECT, {"days": 1}), (DEEP, {"answer_json": "{"})]
-)
-def test_incomplete_forms_are_refused(asked: InputRequest, content: dict[str, Any] | None) -> None:
-    with pytest.raises(Invalid):
-        answer_of(asked, FormResponse(action="accept", content=content))

@@ -180,17 +180,6 @@ def test_stream_shows_reasoning_commentary_tools_and_the_answer() -> None:
     assert len(state._completed_response.output) == len(response.output)
 
 
-def test_void_attempt_is_closed_in_the_stream_and_no_part_of_the_response() -> None:
-    fold = folded(VOID)
-    events, _ = streamed(fold)
-    done = [one.item for one in events if one.type == "response.output_item.done"]
-    assert [(item.id, getattr(item, "status", "")) for item in done] == [
-        (f"msg_{SESSION}_1", "incomplete"),
-        (f"msg_{SESSION}_1_1", "completed"),
-    ]
-    assert [item.id for item in final(fold).output] == [f"msg_{SESSION}_1_1"]
-
-
 @pytest.mark.parametrize(
     "broken",
     [
