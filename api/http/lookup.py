@@ -50,24 +50,18 @@ def owns(caller: Caller, owned: SessionRow | File | Schedule) -> bool:
     return owned.created_by == caller.created_by or owned.created_by.startswith(OF_ACCOUNT)
 
 
-def check_owner(caller: Caller, owned: SessionRow | File | Schedule) -> None:
-    """Require the right supervise to act on something that another key started or uploaded."""
-    if not owns(caller, owned) and not caller.may(Right.SUPERVISE):
-        detail = "This belongs to another key: acting on it needs a key with the right supervise."
-        raise NotAllowed(detail, needed=[Right.SUPERVISE])
-
-
-def check_reading(caller: Caller, owned: SessionRow | File | Schedule) -> None:
-    """Require the right read or supervise for a task that uses what another key started or uploaded."""
-    if not owns(caller, owned) and not caller.may(Right.READ, Right.SUPERVISE):
-        detail = "This belongs to another key: using it in a task needs a key with the right read."
-        raise NotAllowed(detail, needed=[Right.READ, Right.SUPERVISE])
+def check_owner(caller: Caller, owned: SessionRow | File | Schedule, *also: Right) -> None:
+    """Require the right supervise, or one of `also`, for what another key started or uploaded."""
+    needed = [*also, Right.SUPERVISE]
+    if not owns(caller, owned) and not caller.may(*needed):
+        detail = f"This belongs to another key: it needs a key with the right {' or '.join(needed)}."
+        raise NotAllowed(detail, needed=needed)
 
 
 async def check_file(call: Call, file: File) -> None:
-    """Like `check_reading`; an artifact belongs to the key that started its session."""
-    if not call.caller.may(Right.READ, Right.SUPERVISE):
-        check_reading(call.caller, file if file.session_id is None else await session_of(call, file.session_id))
+    """Whether a task may use a file: it reads it. An artifact belongs to the key that started its session."""
+    owned = file if file.session_id is None else await session_of(call, file.session_id)
+    check_owner(call.caller, owned, Right.READ)
 
 
 async def own_conversation(call: Call, conversation_id: str) -> ConversationRow:

@@ -149,7 +149,7 @@ async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Q
     page = await conversations.find(
         call.pool,
         call.tenant,
-        search=_text(query.q),
+        search=query.q,
         metadata=_metadata(query.metadata),
         **query.model_dump(include={"tag", "user_id", "status"}),
         created_by=call.caller.created_by if query.own else None,
@@ -170,12 +170,6 @@ async def list_conversations(call: Reader, query: Annotated[ConversationQuery, Q
 def _summary(found: ConversationRow, **more: Any) -> models.ConversationSummary:
     same = found.model_dump(include=set(models.ConversationSummary.model_fields) - more.keys())
     return models.ConversationSummary(conversation_id=found.id, **same, **more)
-
-
-def _text(given: str | None) -> str | None:
-    if given is not None and "\x00" in given:
-        raise refuse("/q", "nul", "a NUL cannot be searched for", place="query", type="invalid-text")
-    return given
 
 
 def _metadata(given: str | None) -> JsonObject | None:

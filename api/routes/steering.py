@@ -22,7 +22,7 @@ from domain.ids import derive_id, new_id
 from domain.sessions.new_session import Trigger
 from domain.sessions.session import Reason, Scope
 from domain.sessions.writes import ThreadMessage
-from domain.task import Strict
+from domain.task import Strict, Text
 from store import conversations, threads
 from store.sessions import SessionRow
 
@@ -32,7 +32,7 @@ _ENDED = {"description": "The task had already ended; nothing changed", "model":
 
 
 class SteerBody(Strict):
-    message: str = Field(max_length=200_000)
+    message: Text = Field(max_length=200_000)
     message_id: str | None = Field(
         default=None,
         min_length=1,
@@ -67,11 +67,6 @@ class CancelBody(StopBody):
         return self.grace if self.mode == "graceful" else 0
 
 
-def _check_steer(body: SteerBody) -> None:
-    if not body.message.strip():
-        raise refuse("/message", "empty", "must not be empty", type="empty-message")
-
-
 def _check_cancel(body: CancelBody) -> None:
     if "grace" in body.model_fields_set and body.mode == "hard":
         raise refuse("/grace", "excluded", "only a graceful cancel has a grace", [])
@@ -83,9 +78,7 @@ def _check_cancel(body: CancelBody) -> None:
 async def steer_task(
     call: Stopper,
     task_id: str,
-    body: Annotated[
-        SteerBody, json_body(SteerBody, check_model=_check_steer, example={"message": "Leave out the tests."})
-    ],
+    body: Annotated[SteerBody, json_body(SteerBody, example={"message": "Leave out the tests."})],
     idempotency_key: Key = None,
 ) -> Steering:
     """The task reads the message before its next step, and does not end while it is unread. 404 if the task has

@@ -16,7 +16,7 @@ from jsonschema.exceptions import ValidationError, best_match
 from agents.problems import mcp_problems
 from api.http.auth import Call
 from api.http.body import join_pointer
-from api.http.lookup import check_file, check_reading
+from api.http.lookup import check_file, check_owner
 from api.http.problems import Finding, finding, refuse
 from domain.agents.definition import (
     MOST_MCP_SERVERS,
@@ -57,6 +57,7 @@ from settings import Settings
 from store import agents, credentials, environments, files, notifications, sessions, workers
 from store.agents import TaskAgent
 from store.database import Pool
+from store.keys import Right
 from store.sessions import SessionRow
 
 
@@ -453,7 +454,7 @@ async def find_previous(call: Call, spec: TaskSpec) -> SessionRow | None:
     pointer = "/context/history_session"
     if found is None:
         raise refuse(pointer, "not_found", "there is no such session")
-    check_reading(call.caller, found)
+    check_owner(call.caller, found, Right.READ)
     if not found.status.terminal:
         raise refuse(pointer, "not_terminal", "only a session that has ended can be continued from")
     return found

@@ -77,8 +77,8 @@ BUGS = [
     Bug(
         "a key acts on what another key started",
         "api/http/lookup.py",
-        "if not owns(caller, owned) and not caller.may(Right.SUPERVISE):",
-        "if not owned.created_by and not caller.may(Right.SUPERVISE):",
+        "if not owns(caller, owned) and not caller.may(*needed):",
+        "if not owned.created_by and not caller.may(*needed):",
         _RIGHTS,
     ),
     Bug(

@@ -24,7 +24,7 @@ async def test_steering_a_task_that_is_not_running_is_refused(api: httpx2.AsyncC
     task_id = await submitted(api)
     url = f"/tasks/{task_id}/steer"
     for empty in ("", "  \n"):
-        problem(await api.post(url, json={"message": empty}), 422, "empty-message")
+        problem(await api.post(url, json={"message": empty}), 422, "validation")
     problem(await api.post(url, json={}), 422, "validation")
     problem(await api.post(url, json={"message": "x", "message_id": ""}), 422, "validation")
     waits = (await api.post(f"/conversations/{task_id}/messages", json={"input": "Then."})).json()["session_id"]
