@@ -4,12 +4,11 @@ import io
 import os
 import queue
 import re
-import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -172,7 +171,7 @@ class Chat:
             self.note(value)
         elif kind == "event":
             self._handle_event(value)
-        elif kind in ("interrupt", "signal"):
+        elif kind == "interrupt":
             self._stop_watching()
         elif kind == "late_answer":
             self.note("Not sent: this needs no answer any more.")
@@ -183,8 +182,6 @@ class Chat:
         if not self._leaving:
             self._ask()
             self._prompt()
-            if kind in ("line", "message", "late_answer", "interrupt"):
-                self._inputs.note_handled(self._questions.prompt.default if self._questions.prompt else "")
 
     def _idle(self) -> bool:
         return not self._awaited and not (self._waiting and self._running_subagents)
@@ -315,7 +312,7 @@ class Chat:
         busy = click.style("… ", dim=True) if self._awaited else ""
         message = badge + cost + busy + click.style(f"{asked.text}: " if asked else "> ", bold=True)
         message = click.unstyle(message) if click.get_current_context().color is False else message
-        self._inputs.show(message, secret=bool(asked and asked.secret), asked=self._questions.asked)
+        self._inputs.show(message, asked, self._questions.asked)
 
     def _stop_watching(self) -> None:
         for session_id in self._awaited:
@@ -339,63 +336,40 @@ class ChatInputs:
     def __init__(self, feed: Api, patience: float, terminal: bool) -> None:
         self._feed = feed
         self._patience = patience
-        # a SimpleQueue, because its put may be called in a signal handler that interrupted a put
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._signals = 0  # not handled yet
+        self._prompt: Prompt | None = None  # None: it asks for a message
         self._asked: str | None = None  # the request that the prompt asks for
         self._typing = self._terminal_input() if terminal else None
 
     def get(self) -> tuple[str, Any]:
-        """The next line, event, note, error or Ctrl-C, with its kind: `interrupt` ended a prompt, `signal` did not.
+        """The next line, event, note, error or Ctrl-C, with its kind.
 
         A line that was entered on a terminal while something else was asked for is a `message` or a `late_answer`.
         """
         kind, value = self._queue.get()
-        if kind == "signal":
-            self._signals = 0
-        elif kind == "typed":
+        if kind == "typed":
             line, asked = value
             expected = line is None or asked == self._asked
             return "line" if expected else "message" if asked is None else "late_answer", line
         return kind, value
 
-    def show(self, message: str, *, secret: bool, asked: str | None) -> None:
-        """Set the text before the cursor, whether the typed text after it is a secret, and what it answers."""
-        self._asked = asked
+    def show(self, message: str, prompt: Prompt | None, asked: str | None) -> None:
+        """Set the text before the cursor, and what is asked for: the answer to a request, or a message."""
         if self._typing:
-            self._typing.show(message, secret=secret, asked=asked)
-
-    def note_handled(self, default: str) -> None:
-        if self._typing:
-            self._typing.note_handled(default)
+            default = prompt.default if prompt and prompt is not self._prompt else ""
+            self._typing.show(message, secret=bool(prompt and prompt.secret), asked=asked, default=default)
+        self._prompt, self._asked = prompt, asked
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """The period in which lines are read; on a terminal all output appears above the prompt."""
-        if self._typing is None:
-            # a daemon, because a read from a pipe cannot be interrupted at the end of the chat
-            threading.Thread(target=self._read, daemon=True).start()
-            yield
-            return
-        before = signal.signal(signal.SIGINT, self._queue_signal)
-        try:
+        if self._typing:
             with self._typing.reading():
                 yield
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def _queue_signal(self, *_: object) -> None:
-        """Ctrl-C while no prompt is there to read it: it waits its turn like everything else that is typed.
-
-        Raised in the middle of a step it would lose the line that is being handled. Only the second one is: the step
-        takes too long for somebody.
-        """
-        if self._signals:
-            raise KeyboardInterrupt
-        self._signals += 1
-        with suppress(OSError):  # as a terminal shows it; anything else could wait for a lock that this thread holds
-            os.write(2, b"^C\n")
-        self._queue.put(("signal", None))
+            return
+        # a daemon, because a read from a pipe cannot be interrupted at the end of the chat
+        threading.Thread(target=self._read, daemon=True).start()
+        yield
 
     def follow(self, conversation_id: str, after: int) -> None:
         threading.Thread(target=self._follow, args=(conversation_id, after), daemon=True).start()
@@ -403,10 +377,7 @@ class ChatInputs:
     def _terminal_input(self) -> "TerminalInput":
         from cli.chat.terminal_input import TerminalInput  # slow to import, and only for terminals
 
-        return TerminalInput(
-            entered=lambda line, asked: self._queue.put(("typed", (line, asked))),
-            interrupted=lambda: self._queue.put(("interrupt", None)),
-        )
+        return TerminalInput(lambda kind, value: self._queue.put((kind, value)))
 
     def _follow(self, conversation_id: str, after: int) -> None:
         def notify(text: str) -> None:

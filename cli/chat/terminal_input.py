@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import signal
 import sys
-import termios
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
+import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -25,148 +28,120 @@ from cli.ids import chat_history
 MOST_COMPLETIONS = 50
 # the terminal is restored even if the prompt does not end
 LEAVE_SECONDS = 2.0
-LFLAG = 3  # in the list of termios.tcgetattr
-
-
-class PromptInterrupted(Exception):
-    """Ctrl-C was typed at the prompt."""
 
 
 class TerminalInput:
-    """Reads in a separate thread. It waits until each line was handled, because that may put text into the next one.
+    """One prompt for the whole chat, in a thread with its own event loop: between two lines there is no moment in which
+    the terminal itself would show what is typed, secrets too, or turn Ctrl-C into a signal."""
 
-    One event loop serves all prompts. With a loop for each, other threads would meet a closed one whenever a line was
-    just entered: a changed prompt would end the chat, and output would be lost.
-    """
-
-    def __init__(self, entered: Callable[[str | None, str | None], None], interrupted: Callable[[], None]) -> None:
-        """`entered` is called with each line, and with the request that the prompt asked for when it was entered."""
-        self._entered = entered
-        self._interrupted = interrupted
+    def __init__(self, put: Callable[[str, Any], None]) -> None:
+        """`put` is called with each `typed` line, and the request that the prompt asked for, and with `interrupt`."""
+        self._put = put
         self._message = "> "
         self._secret = False
         self._asked: str | None = None  # the id of the request that the prompt asks for; None: for a message
-        self._entered_for: str | None = None
         self._draft = ""  # of a message, while the prompt asks for something else
+        self._interrupted = False  # by a Ctrl-C that was not handled yet
         self._loop = asyncio.new_event_loop()
-        self._handled: asyncio.Queue[str] = asyncio.Queue()
-        self._stopping = False
-        self._session: PromptSession[str] | None = None
-
-    def show(self, message: str, *, secret: bool = False, asked: str | None = None) -> None:
-        """Set the text before the cursor, whether the typed text after it may be shown, and what it answers."""
-        if self._session:
-            # the prompt belongs to the thread of the loop, and is not safe for others
-            self._loop.call_soon_threadsafe(self._update, self._session, message, secret, asked)
-        else:
-            self._message, self._secret, self._asked = message, secret, asked
-
-    def _update(self, session: PromptSession[str], message: str, secret: bool, asked: str | None) -> None:
-        self._message, self._secret = message, secret
-        if asked != self._asked:  # what is half typed must not answer another question, nor become a message
-            typing = session.app.is_running and not session.app.is_done
-            if self._asked is None and typing:
-                self._draft = session.default_buffer.text
-            self._asked = asked
-            if typing:
-                session.default_buffer.reset(Document(self._take_draft()))
-        session.app.invalidate()
-
-    def _take_draft(self) -> str:
-        """The message that was being typed before the question, once the prompt asks for messages again."""
-        if self._asked is not None:
-            return ""
-        draft, self._draft = self._draft, ""
-        return draft
-
-    def note_handled(self, default: str = "") -> None:
-        """Continue after a line was handled; the next one begins with `default`."""
-        self._loop.call_soon_threadsafe(self._handled.put_nowait, default)
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """While lines are read; afterwards the terminal is as it was before."""
-        session: PromptSession[str] = PromptSession(
+        self._session: PromptSession[str] = PromptSession(
             input=RawInput(sys.stdin),
             message=lambda: ANSI(self._message),
             history=_history(),
             multiline=True,  # what is pasted may have several lines
-            key_bindings=_keys(self._enter),
+            key_bindings=self._keys(),
             is_password=Condition(lambda: self._secret),
             completer=ChatCompleter([f"/{name}" for name in COMMANDS]),
             complete_while_typing=False,
             prompt_continuation="… ",
-            interrupt_exception=PromptInterrupted,
         )
-        self._session = session
+
+    def show(self, message: str, *, secret: bool, asked: str | None, default: str) -> None:
+        """Set the text before the cursor, whether the typed text after it may be shown, what it answers, and the text
+        to edit."""
+        # the prompt belongs to the thread of the loop, and is not safe for others
+        self._loop.call_soon_threadsafe(self._update, message, secret, asked, default)
+
+    def _update(self, message: str, secret: bool, asked: str | None, default: str) -> None:
+        buffer = self._session.default_buffer
+        self._message, self._secret, self._interrupted = message, secret, False
+        if asked != self._asked:  # what is half typed must not answer another question, nor become a message
+            if self._asked is None:
+                self._draft = buffer.text
+            self._asked = asked
+            buffer.reset(Document(self._draft if asked is None else default))
+        elif default:
+            buffer.reset(Document(default))
+        self._session.app.invalidate()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While lines are read; afterwards the terminal is as it was before."""
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
-        with _no_echo():
-            with patch_stdout(raw=True):
-                reading = asyncio.run_coroutine_threadsafe(self._read(session), self._loop)
-                try:
-                    yield
-                finally:
-                    self._loop.call_soon_threadsafe(self._leave, session)
-                    with suppress(TimeoutError):
-                        reading.result(LEAVE_SECONDS)
-            # in a separate task: output that was scheduled before is written before
-            asyncio.run_coroutine_threadsafe(self._stop_loop(), self._loop)
-            thread.join(LEAVE_SECONDS)
+        with patch_stdout(raw=True):
+            reading = asyncio.run_coroutine_threadsafe(self._session.prompt_async(), self._loop)
+            reading.add_done_callback(self._end)
+            try:
+                yield
+            finally:
+                self._loop.call_soon_threadsafe(self._leave)
+                with suppress(TimeoutError, EOFError):
+                    reading.result(LEAVE_SECONDS)
+        # in a separate task: output that was scheduled before is written before
+        asyncio.run_coroutine_threadsafe(self._stop_loop(), self._loop)
+        thread.join(LEAVE_SECONDS)
 
-    async def _read(self, session: PromptSession[str]) -> None:
-        default = ""
-        try:
-            while not self._stopping:
-                try:
-                    line = await session.prompt_async(default=default)
-                except PromptInterrupted:
-                    self._interrupted()
-                else:
-                    self._entered(line, self._entered_for)
-                default = await self._handled.get() or self._take_draft()
-        except EOFError:  # Ctrl-D
-            pass
-        finally:
-            if not self._stopping:
-                self._entered(None, None)
+    def _end(self, _: Future[str]) -> None:
+        self._put("typed", (None, None))  # the terminal has gone away, or the chat is being left
 
-    def _enter(self) -> bool:
-        """A line is entered; returns whether it is a secret."""
-        # now, and not when the line is handled: the prompt may ask for something else by then
-        self._entered_for = self._asked
-        return self._secret
-
-    def _leave(self, session: PromptSession[str]) -> None:
-        self._stopping = True
-        self._handled.put_nowait("")
-        if session.app.is_running and not session.app.is_done:
-            session.app.exit(exception=EOFError())
+    def _leave(self) -> None:
+        app = self._session.app
+        if app.is_running and not app.is_done:
+            app.exit(exception=EOFError())
 
     async def _stop_loop(self) -> None:
         self._loop.stop()
 
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        @keys.add("c-j")  # Enter typed ahead, before the prompt appeared
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.document.text_before_cursor.endswith("\\"):  # the line continues, as in a shell
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+                return
+            line = buffer.text
+            click.echo(self._message + ("" if self._secret else line))
+            buffer.reset(append_to_history=not self._secret)  # the history is a file
+            self._put("typed", (line, self._asked))
+
+        @keys.add("escape", "enter")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        def _(event: KeyPressEvent) -> None:
+            if self._interrupted:  # what is being done takes too long for somebody
+                os.kill(os.getpid(), signal.SIGINT)
+            self._interrupted = True
+            self._put("interrupt", None)
+
+        @keys.add("c-d")
+        def _(event: KeyPressEvent) -> None:
+            if not event.current_buffer.text:
+                self._put("typed", (None, None))
+
+        return keys
+
 
 class RawInput(Vt100Input):
-    """Stays raw while output is written above the prompt: otherwise the terminal itself would echo what is typed then,
-    secrets too, and Ctrl-C would be a signal although a prompt is there."""
+    """Stays raw while output is written above the prompt, for the same reason."""
 
     def cooked_mode(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-
-@contextmanager
-def _no_echo() -> Iterator[None]:
-    """What is typed before the prompt is back appears in the prompt. The terminal's own echo would show it earlier and
-    once more, and secrets too."""
-    before = termios.tcgetattr(sys.stdin)
-    silent = termios.tcgetattr(sys.stdin)
-    silent[LFLAG] &= ~termios.ECHO
-    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
 def _history() -> History:
@@ -179,30 +154,6 @@ def _history() -> History:
     except OSError:
         pass
     return InMemoryHistory()
-
-
-def _keys(enter: Callable[[], bool]) -> KeyBindings:
-    """`enter` is called when a line is entered, and returns whether it is a secret."""
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    @keys.add("c-j")  # Enter typed ahead, before the prompt appeared
-    def _(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if buffer.document.text_before_cursor.endswith("\\"):  # the line continues, as in a shell
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        elif enter():  # a secret: it must not enter the history, which is a file
-            event.app.exit(result=buffer.text)
-            buffer.reset()
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("escape", "enter")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
 
 
 class ChatCompleter(Completer):

@@ -26,7 +26,7 @@ async def test_run_sends_every_option(stack: Stack, tmp_path: Path) -> None:
     assert (task["title"], task["reason"]) == ("ü", "goal_reached")  # the second rule allows the command
     assert all("data.csv" in event["preview"] for event in of_type(await stack.events(task_id), "tool_returned"))
     shown = await cli(stack, "result", task_id)
-    assert shown.exit_code == 0 and "met: true" in shown.stderr
+    assert shown.exit_code == 0 and "  met: this command succeeds" in shown.stderr
     listed = json.loads((await cli(stack, "tasks", "--status", "completed", "--text", "ü", "--json")).stdout)
     assert task_id in {one["task_id"] for one in listed["items"]}
 
