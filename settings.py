@@ -91,7 +91,6 @@ class Settings:
     prices_file: Path = ROOT / "agents" / "prices.yaml"
     tools_module: str | None = None  # Python module of your own with TOOLS = [Tool(...), ...]
     default_model: str = "claude-sonnet-5-5"
-    attempts_before_fallback: int = 3
     max_ttl_ms: int = 30 * 24 * 3_600_000
     max_steps: int = 2_000
     max_tokens: int = 1_000_000_000  # enough for 2,000 steps with a full context of half a million
@@ -108,14 +107,9 @@ class Settings:
     subagent_depth: int = 1  # how deep subagents may nest, unless a definition sets it
     max_questions: int = 20  # input requests one session may make
     retention_ms: int = 30 * 24 * 3_600_000  # of content after a session has ended, unless the task sets it
-    budget_low_percent: int = 20  # of a budget left when `budget_low` is emitted
     loop_warning: int = 4  # repetitions before the agent is warned
     loop_limit: int = 8  # repetitions before its session is ended
     denied_limit: int = 20  # denied calls before the session is ended; 0: no limit
-    acceptance_rounds: int = 3  # checks of the acceptance criteria before the session fails
-    anomaly_error_rate: float = 0.5  # share of failed tool calls that raises an event
-    anomaly_spend_per_minute: float = 1.0  # dollars
-    anomaly_denied: int = 5  # denied tool calls
     max_children: int = 50  # running subagents of one conversation; at most 500
 
     # notifications
@@ -165,11 +159,9 @@ class Settings:
             values["default_model"] = f"{vendor}/{DEFAULT_MODELS[vendor]}"
         settings = cls(**values)  # type: ignore[arg-type]
         settings.model_providers  # noqa: B018  it is checked here
-        if settings.sandbox not in SANDBOXES:
-            raise SettingsError(f"ERRAND_SANDBOX: {settings.sandbox!r} is not one of {', '.join(SANDBOXES)}")
-        for name in ("sandbox_network", "payload_encryption"):
-            if (value := getattr(settings, name)) not in SWITCH:
-                raise SettingsError(f"ERRAND_{name.upper()}: {value!r} is not one of {', '.join(SWITCH)}")
+        for name, allowed in CHOICES.items():
+            if (value := getattr(settings, name)) not in allowed:
+                raise SettingsError(f"ERRAND_{name.upper()}: {value!r} is not one of {', '.join(allowed)}")
         for name, _, value in (one.partition("=") for one in settings.variables):
             if not name.isidentifier() or not value or value.startswith("sealed:"):  # which encrypted values do
                 raise SettingsError("ERRAND_VARIABLES: must be pairs NAME=VALUE, no VALUE beginning with 'sealed:'")
@@ -181,14 +173,10 @@ class Settings:
             raise SettingsError(f"ERRAND_MAX_CHILDREN: must be from 1 to {MOST_CHILDREN}")
         if not 1 <= settings.workspace_file_bytes <= MOST_FILE_BYTES:
             raise SettingsError(f"ERRAND_WORKSPACE_FILE_BYTES: must be from 1 to {MOST_FILE_BYTES}")
-        if settings.smtp_tls not in SMTP_TLS:
-            raise SettingsError(f"ERRAND_SMTP_TLS: {settings.smtp_tls!r} is not one of {', '.join(SMTP_TLS)}")
         if not 1 <= settings.loop_warning < settings.loop_limit:
             raise SettingsError("ERRAND_LOOP_WARNING: must be at least 1 and below ERRAND_LOOP_LIMIT")
         if not SHORTEST_BEAT <= settings.cancel_heartbeat_seconds <= LONGEST_BEAT:
             raise SettingsError(f"ERRAND_CANCEL_HEARTBEAT_SECONDS: must be from {SHORTEST_BEAT:g} to {LONGEST_BEAT:g}")
-        if settings.budget_low_percent > 100:
-            raise SettingsError("ERRAND_BUDGET_LOW_PERCENT: must be from 0 to 100")
         return settings
 
     @functools.cached_property
@@ -251,9 +239,12 @@ def _ollama_url(host: str) -> str:
 MOST_CHILDREN = 500  # with more, the history of a conversation grows too fast
 MOST_FILE_BYTES = 268_435_456  # a whole file is in memory while it is stored, and it is one value in the database
 SHORTEST_BEAT, LONGEST_BEAT = 0.5, 15.0  # the SDK sends one anyway before four fifths of the timeout have passed
-SMTP_TLS = ("starttls", "tls", "none")
-SWITCH = ("off", "on")
-SANDBOXES = ("auto", "bwrap", "sandlock", "seatbelt", "none")
+CHOICES = {
+    "sandbox": ("auto", "bwrap", "sandlock", "seatbelt", "none"),
+    "sandbox_network": ("off", "on"),
+    "payload_encryption": ("off", "on"),
+    "smtp_tls": ("starttls", "tls", "none"),
+}
 
 OF_OTHERS = frozenset(  # settings that other programs use too, so their variables have no ERRAND_
     {

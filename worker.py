@@ -45,7 +45,6 @@ from activities.user_code import RedactingFormatter
 from activities.workspaces import WorkspaceCaps, Workspaces
 from agents.loader import AgentFolder, LoadedAgents, load_prices
 from agents.problems import AgentFileError, Catalogue
-from domain.limits import Thresholds
 from domain.sealing import KeyRing, KeyRingError
 from settings import MISCONFIGURED, Settings, SettingsError, reach_loopback_directly
 from store import agents, workers
@@ -92,14 +91,10 @@ def build_services(
         # Slack answers with the message that it posted, formatted
         ports=build_ports(_notifier(settings, max_bytes=1_000_000), _mail_server(settings), settings.slack_url),
         dispatcher=Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600),
-        thresholds=Thresholds(settings.anomaly_error_rate, settings.anomaly_spend_per_minute, settings.anomaly_denied),
-        budget_low_percent=settings.budget_low_percent,
-        attempts_before_fallback=settings.attempts_before_fallback,
         subagent_depth=settings.subagent_depth,
         max_children=settings.max_children,
         max_questions=settings.max_questions,
         max_tool_calls=settings.max_tool_calls,
-        acceptance_rounds=settings.acceptance_rounds,
         variables=dict(one.split("=", 1) for one in settings.variables),
     )
 

@@ -50,7 +50,6 @@ from activities.workspaces import Workspaces
 from connectors import CONNECTORS
 from connectors.connector import SenderPorts
 from domain.agents.handler import Handler
-from domain.limits import Thresholds
 from domain.notifications import ChannelName
 from domain.sealing import KeyRing
 from store.agents import Definitions
@@ -81,14 +80,10 @@ class ActivityServices:
     channels: dict[ChannelName, Channel]
     ports: SenderPorts
     dispatcher: Dispatcher
-    thresholds: Thresholds
-    budget_low_percent: int
-    attempts_before_fallback: int
     subagent_depth: int
     max_children: int
     max_questions: int
     max_tool_calls: int
-    acceptance_rounds: int
     variables: dict[str, str]  # of the deployment, for all threads
 
 
@@ -111,8 +106,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         contexts,
         definitions,
         toolbox,
-        Bounds(pool, models, services.budget_low_percent, services.thresholds),
-        services.attempts_before_fallback,
+        Bounds(pool, models),
         hooks,
     )
     run_tool = RunTool(
@@ -141,7 +135,6 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         services.workspaces,
         services.commands,
         services.environments,
-        services.acceptance_rounds,
     )
     trees = Trees(pool, services.workspaces, services.mirrors, services.commands, services.environments)
     shared = SharedVariables(services.keys, services.variables)

@@ -410,21 +410,19 @@ def _room(budget: TreeBudget, held: Reserved, wanted: CallEstimate) -> dict[str,
 FEWEST_CALLS = 10  # with fewer calls an error rate is meaningless
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    error_rate: float  # share of tool calls that failed
-    spend_per_minute: float  # dollars
-    denied: int  # calls that a rule or a person denied
+MOST_FAILED = 0.5  # of the tool calls
+MOST_SPENT = 1.0  # dollars a minute
+MOST_DENIED = 5  # calls that a rule or a person denied
 
 
-def find_anomalies(usage: Usage, failed: int, denied: int, seconds: float, most: Thresholds) -> list[Anomaly]:
+def find_anomalies(usage: Usage, failed: int, denied: int, seconds: float) -> list[Anomaly]:
     found: list[Anomaly] = []
     calls = usage.tool_invocations
-    if calls >= FEWEST_CALLS and failed / calls >= most.error_rate:
-        found.append(Anomaly(kind="error_rate", value=round(failed / calls, 3), threshold=most.error_rate))
+    if calls >= FEWEST_CALLS and failed / calls >= MOST_FAILED:
+        found.append(Anomaly(kind="error_rate", value=round(failed / calls, 3), threshold=MOST_FAILED))
     rate = (usage.cost_usd or 0) / max(1.0, seconds / 60)
-    if rate >= most.spend_per_minute:
-        found.append(Anomaly(kind="spend_rate", value=round(rate, 6), threshold=most.spend_per_minute))
-    if denied >= most.denied:
-        found.append(Anomaly(kind="denied_calls", value=denied, threshold=most.denied))
+    if rate >= MOST_SPENT:
+        found.append(Anomaly(kind="spend_rate", value=round(rate, 6), threshold=MOST_SPENT))
+    if denied >= MOST_DENIED:
+        found.append(Anomaly(kind="denied_calls", value=denied, threshold=MOST_DENIED))
     return found

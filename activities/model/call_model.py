@@ -31,7 +31,7 @@ from domain.agents.definition import AgentDefinition
 from domain.agents.system_prompt import system_prompt
 from domain.conversations.subagents import registry_message
 from domain.events import BudgetLow, CallAttempt, EventRow
-from domain.limits import TTL, CallEstimate, Grant, Share, Thresholds, budget_note, find_anomalies, shares, time_of
+from domain.limits import TTL, CallEstimate, Grant, Share, budget_note, find_anomalies, shares, time_of
 from domain.messages import (
     CHECKPOINT_REQUEST,
     ModelRequest,
@@ -59,7 +59,7 @@ from domain.sessions.session import (
     Usage,
     preview,
 )
-from domain.sessions.writes import OnceEvent
+from domain.sessions.writes import LOW_PERCENT, OnceEvent
 from store import budgets, files, messages
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
@@ -67,6 +67,7 @@ from store.messages import StepFacts
 
 LOOK_AGAIN_SECONDS = 0.3
 PATIENCE = 60.0  # seconds of retries while the database is unreachable
+ATTEMPTS_BEFORE_FALLBACK = 3  # that failed with one model
 
 
 @dataclass
@@ -80,7 +81,6 @@ class CallModel:
     _definitions: Definitions
     toolbox: Toolbox
     _bounds: "Bounds"
-    _attempts: int  # with a model, before its fallback
     _hooks: Hooks
 
     @activity.defn(name="call_model")
@@ -301,7 +301,7 @@ class CallModel:
         failure = await self._models.failure(error, call.model)
         stuck = failure.type in UNAVAILABLE or failure.of_provider
         hopeless = failure.of_provider and self._models.same_provider(call.model, call.fallback or call.model)
-        if call.fallback and not hopeless and (stuck or (failure.retryable and attempt >= self._attempts)):
+        if call.fallback and not hopeless and (stuck or (failure.retryable and attempt >= ATTEMPTS_BEFORE_FALLBACK)):
             return ApplicationError(failure.message, type=wire.MODEL_UNAVAILABLE, non_retryable=True)
         if not failure.retryable or (failure.type == MALFORMED and attempt >= MOST_MALFORMED):
             return ApplicationError(failure.message, type=failure.type, non_retryable=True)
@@ -328,8 +328,6 @@ class CallModel:
 class Bounds:
     _pool: Pool
     _models: Models
-    _low_percent: int
-    _thresholds: Thresholds
 
     async def reserve(self, call: ModelCall, facts: StepFacts, request: ModelRequest) -> ModelRequest:
         """Reserve what the call may use from the tree's budget, if there is one, and shorten the request to what is
@@ -375,11 +373,11 @@ class Bounds:
         low = [
             (f"budget_low/{one.kind}", BudgetLow(scope=scope, budget=one.kind, limit=one.limit, left=one.left))
             for one in shares(limits, call.step, total, _time(call, limits, facts))
-            if one.low(self._low_percent)
+            if one.low(LOW_PERCENT)
             for scope in (Scope.TREE if one.kind == TTL and one.limit < limits.ttl_ms else Scope.SESSION,)
         ]
         seconds = (datetime.now(UTC) - facts.started_at).total_seconds() if facts.started_at else 0.0
-        odd = find_anomalies(total, call.failed_calls, call.denied_calls, seconds, self._thresholds)
+        odd = find_anomalies(total, call.failed_calls, call.denied_calls, seconds)
         named = [*low, *((f"anomaly/{one.kind}", one) for one in odd)]
         return [OnceEvent(name=name, event=EventRow.of(call.ref, event)) for name, event in named]
 

@@ -59,6 +59,7 @@ WHY = 500  # characters of a reason
 MOST_LOG = 2_000_000  # bytes of what the commands of a round printed, from its end
 EVIDENCE = 20_000  # characters of the newest tool results that the judge is shown
 REPLY_TOKENS = 4_096
+ROUNDS = 3  # checks before the session fails
 TOKENS_EACH = 100  # for each verdict besides
 NO_VERDICT = "The judge gave no verdict on this."
 
@@ -72,7 +73,6 @@ class AcceptanceChecks:
     _workspaces: Workspaces
     _commands: Commands
     _environments: Environments
-    _rounds: int
 
     @activity.defn(name="check_acceptance")
     async def check_acceptance(self, check: CheckAcceptance) -> AcceptanceVerdict:
@@ -217,7 +217,7 @@ class AcceptanceChecks:
     def _verdict(self, check: CheckAcceptance, verdicts: list[Verdict], total: Usage) -> AcceptanceVerdict:
         failed = [one for one in verdicts if not one.passed]
         violated = [one for one in failed if one.kind == "constraint" and one.why != NO_VERDICT]
-        again = bool(failed) and not violated and check.round < self._rounds
+        again = bool(failed) and not violated and check.round < ROUNDS
         return AcceptanceVerdict(
             passed=not failed,
             message=derive_id(check.ref.session_id, "acceptance", check.round) if again else None,

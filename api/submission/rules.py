@@ -203,7 +203,7 @@ def check_tree(config: TaskConfig) -> None:
         raise Invalid("A task cannot have more than it shares with its subagents.", errors=over)
 
 
-def build_budget(config: TaskConfig, limits: Limits, now: datetime, settings: Settings) -> NewBudget | None:
+def build_budget(config: TaskConfig, limits: Limits, now: datetime) -> NewBudget | None:
     """The budget of the whole conversation, if the task has one. Attempts share the limits of their task."""
     if config.tree is None and config.attempts is None:
         return None
@@ -215,7 +215,7 @@ def build_budget(config: TaskConfig, limits: Limits, now: datetime, settings: Se
         wanted = wanted.model_copy(update=lower)
     ends = now + timedelta(milliseconds=wanted.ttl) if wanted.ttl else None
     most = wanted.model_dump(exclude={"ttl"}, exclude_none=True)
-    return NewBudget.model_validate({**most, "deadline": ends, "low_percent": settings.budget_low_percent})
+    return NewBudget.model_validate({**most, "deadline": ends})
 
 
 def check_plan(spec: TaskSpec, definition: AgentDefinition) -> None:

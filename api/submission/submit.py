@@ -252,7 +252,7 @@ def prepare_session(call: Call, task: Checked, place: SessionPlace) -> Prepared:
     acceptance = Acceptance(
         session=session.place(ref, created_at=now),
         inbox=_inbox(session_id, task),
-        budget=rules.build_budget(task.spec.config, task.limits, now, call.settings),
+        budget=rules.build_budget(task.spec.config, task.limits, now),
         manifest={**place.manifest, **task.files} if own else {},
         in_order=not own,
         delivery=place.delivery,

@@ -6,11 +6,10 @@ import click
 
 from cli.api import Api, segment
 from cli.errors import NotFoundError
-from cli.ids import ConversationIdType, TaskId, ThreadIdType, resolve
+from cli.ids import TaskId, ThreadIdType
 from cli.options import remote
 from cli.render.answers import print_done
 from cli.render.output import PROGRAM, emit, note, style_status
-from domain.amounts import format_count
 from domain.sessions.session import TERMINAL
 
 
@@ -51,25 +50,20 @@ def _still_runs(status: str, asked: str) -> bool:
 
 
 @click.command()
-@click.argument("id", type=TaskId())
-@click.option("--all", "everything", is_flag=True, help="ID is a conversation: stop all its sessions and subagents.")
+@click.argument("task_id", type=TaskId())
 @remote
-def interrupt(api: Api, id: str, everything: bool, as_json: bool) -> None:
+def interrupt(api: Api, task_id: str, as_json: bool) -> None:
     """Stop a running task now. What it said so far is kept; its subagents and its conversation continue.
 
     \b
     Examples:
       ./errand interrupt ID
-      ./errand interrupt CONVERSATION --all
     """
-    id = resolve(api, id, ConversationIdType.field) if everything else id
-    answer = api.post(f"/{'conversations' if everything else 'tasks'}/{segment(id)}/interrupt", {})
+    answer = api.post(f"/tasks/{segment(task_id)}/interrupt", {})
     if as_json:
         emit(answer)
-    elif everything:
-        note(f"{format_count(answer['interrupted'], 'session')} interrupted")
     elif _still_runs(answer["status"], "interrupt"):
-        note(f"It stops now and keeps what it has said; `{PROGRAM} attach {id}` shows the end.")
+        note(f"It stops now and keeps what it has said; `{PROGRAM} attach {task_id}` shows the end.")
 
 
 @click.command()

@@ -43,7 +43,7 @@ from domain.sessions.session import (
 )
 
 ENDED_FIRST = "The session ended first."
-LOW_PERCENT = 20  # of a budget left when an event says so; the default of the setting too
+LOW_PERCENT = 20  # of a budget left when an event says so
 
 # A document in a column of type text. PostgreSQL's jsonb would refuse what texts of models may contain (\u0000).
 AsText = PlainSerializer(lambda value: None if value is None else to_json(value).decode())

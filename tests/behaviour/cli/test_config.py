@@ -92,26 +92,6 @@ def test_bad_settings_file_is_named(tmp_path: Path, name: str, text: str | bytes
         read_sources(tmp_path, {})
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("prot = 1\n", "there is no setting prot (did you mean port?); allowed are: "),
-        ('port = "many"\n', "ERRAND_PORT: 'many' is not a valid int"),
-    ],
-)
-def test_command_names_what_is_wrong_with_a_settings_file(checkout: Path, text: str, reason: str) -> None:
-    (checkout / "errand.toml").write_text(text)
-    code, shown = errand(checkout, "config")
-    assert code == 2 and reason in shown.replace("\n", " "), shown
-
-
-def test_unreadable_dotenv_is_named(checkout: Path) -> None:
-    (checkout / ".env").write_text("ERRAND_PORT=1\n")
-    (checkout / ".env").chmod(0)
-    code, shown = errand(checkout, "config")
-    assert code == 2 and "Permission denied" in shown.replace("\n", " "), shown
-
-
 def test_misspelt_variable_is_reported_with_a_suggestion_and_nothing_starts(checkout: Path) -> None:
     home = checkout / "data"
     given = {"ERRAND_PROT": "8701", "ERRAND_DATA_DIR": str(home), "ERRAND_VENV": "/venv"}

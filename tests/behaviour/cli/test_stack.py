@@ -72,12 +72,6 @@ def test_second_detached_up_is_harmless_and_shows_the_first_command(own: StackIn
     assert json.loads(cli("up", "--detach", "--json").stdout)["api_url"] == own.api_url
 
 
-def test_up_shows_how_to_create_a_key_if_one_is_needed(own: StackInfo, cli: Cli) -> None:
-    makes = "export ERRAND_API_KEY=$(./errand keys create me)"
-    assert makes in cli("up", "--detach", ERRAND_HOST="0.0.0.0").stdout
-    assert makes not in cli("up", "--detach").stdout
-
-
 def test_status_shows_what_a_task_may_cost(own: StackInfo, cli: Cli) -> None:
     for limit, shown in ((5.0, "at most $5.00 per task"), (0.0, "no cost limit per task")):
         state.write(own.model_copy(update={"offline_model": False, "cost_limit": limit, "model": "claude-opus-4-5"}))

@@ -105,12 +105,6 @@ def test_development_packages_satisfy_both_scripts(checkout: Checkout) -> None:
     assert checkout.installed() == ["requirements.txt", "requirements-dev.txt"]
 
 
-def test_script_works_through_a_link(checkout: Checkout, tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to(Path("a checkout") / "errand")
-    assert "['x']" in checkout.run("x", program=link)
-
-
 def test_two_scripts_started_together_install_once(checkout: Checkout) -> None:
     both = [checkout.start(word) for word in ("one", "two")]
     outputs = []

@@ -9,7 +9,7 @@ import pytest
 from errand import errors, events, models, requests, transport
 from errand.events import CLASSES, Event
 from errand.requests import Answer
-from errand.transport import Connection, EventReader, Options, Retries, find_server
+from errand.transport import Connection, Options, Retries, find_server
 
 from api.app import create_app
 from deploy.data_dir import locate_data_dir
@@ -94,22 +94,6 @@ def test_requests_are_repeated_while_there_is_patience() -> None:
     assert retries.pause_after(busy) is None  # the caller of the method raises the server's own error
     assert Retries(60).pause_after(Answer(problem=errors.problem_of(422, {}, "", None))) is None
     assert Retries(60).pause_after(Answer(problem=errors.problem_of(429, {}, "", "7"))) == 7.0
-
-
-def test_a_problem_names_what_is_wrong() -> None:
-    body = {"type": "urn:errand:problem:validation", "detail": "No.", "errors": [{"pointer": "/x", "message": "bad"}]}
-    problem = errors.problem_of(422, body, "", None)
-    assert isinstance(problem, errors.Invalid) and str(problem) == "No. (422 validation)\n  /x: bad"
-    assert errors.problem_of(502, None, "<html>", None).detail == "<html>"
-
-
-def test_a_reader_skips_what_it_has_seen() -> None:
-    reader = EventReader("/tasks/t/events", 1, 1.0)
-    sent = reader.arguments(Connection(lambda: transport.Server("http://x"), None, httpx2.Client), Options())
-    assert sent["url"] == "http://x/tasks/t/events" and sent["headers"]["Last-Event-ID"] == "1"
-    line = '{"type": "progress", "seq": %d, "session_id": "s", "at": "2026-01-01T00:00:00Z", "message": "m"}'
-    assert reader.event("") is None and reader.event(line % 1) is None
-    assert reader.event(line % 2) is not None and reader.after == 2 and not reader.done
 
 
 def test_an_answer_needs_a_request_unless_there_is_only_one() -> None:

@@ -1,15 +1,13 @@
 """What a program can set: the type of an output, timeouts, headers, its own HTTP client; what it gets when refused."""
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
 import httpx2
 import pytest
-from errand import AsyncErrand, Ended, Errand, ErrandError, RateLimited, Unexpected, Unreachable, requests
-from errand.events import event_of
+from errand import AsyncErrand, Errand, ErrandError, RateLimited, Unexpected, Unreachable, requests
 from errand.models import JsonObject
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -122,14 +120,6 @@ def test_an_answer_of_another_program_is_no_crash(server: Answers) -> None:
             server.respond = lambda _, answer=answer: answer  # type: ignore[misc]
             with pytest.raises(Unexpected, match="not as this version"):
                 errand.task("t")
-
-
-@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
-def test_every_end_of_a_task_is_one_event(end: str) -> None:
-    known = {"type": f"task_{end}", "seq": 9, "session_id": "s", "at": "2026-01-01T00:00:00Z"}
-    more = {"status": end, "reason": "r", "partial": False, "usage": USAGE, "error": None, "output": None}
-    event = event_of(json.loads(json.dumps(known | more)))
-    assert isinstance(event, Ended) and event.ended and event.status == end
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy import local, state
-from deploy.state import PartInfo, StackError, StackInfo, end_process, find_start, without_passwords
+from deploy.state import PartInfo, StackInfo, end_process, find_start, without_passwords
 from settings import Settings
 
 
@@ -44,22 +44,6 @@ def test_running_stack_is_found_and_a_stale_state_file_is_not(tmp_path: Path) ->
     state.write(info(tmp_path, os.getpid(), "1"))
     assert state.running(tmp_path) is None
     assert local.down(Settings(data_dir=tmp_path)) is False
-
-
-def test_damaged_state_file_counts_as_none(tmp_path: Path) -> None:
-    (tmp_path / "stack.json").write_text('{"pid":')
-    assert state.running(tmp_path) is None
-
-
-def test_second_stack_is_refused_with_the_pid_and_addresses_of_the_first(tmp_path: Path) -> None:
-    with state.lock(tmp_path):
-        with pytest.raises(StackError, match=f"pid {os.getpid()}; still starting"), state.lock(tmp_path):
-            pass
-        state.write(info(tmp_path, os.getpid(), find_start(os.getpid())))
-        with pytest.raises(StackError, match=f"pid {os.getpid()}; API http://127.0.0.1:8700"), state.lock(tmp_path):
-            pass
-    with state.lock(tmp_path):
-        pass
 
 
 def test_down_ends_leftover_parts_and_no_other_process(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:

@@ -31,7 +31,7 @@ async def test_hooks_of_the_system_prompt_wait_for_an_unavailable_database() -> 
     pool = await database.connect("postgresql://errand@127.0.0.1:1/errand")  # no server listens on this port
     try:
         hooks = Hooks(pool, {hook.name: hook}, NOT_REACHED, NOT_REACHED, NOT_REACHED)
-        asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 6, 3, hooks]))
+        asking = CallModel(*cast(Any, [pool, *[NOT_REACHED] * 6, hooks]))
         agent = AgentDefinition(name="tester", description="x", prompt="x", hooks=[hook.name])
         call = ModelCall(
             ref=SessionRef(tenant="default", session_id="s", conversation_id="s"),

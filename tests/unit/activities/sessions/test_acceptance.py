@@ -34,7 +34,7 @@ class Check:
 def test_only_a_verdict_shows_a_violation(
     kind: Any, passed: bool, why: str, round: int, violated: bool, again: bool
 ) -> None:
-    checks = AcceptanceChecks(*cast(Any, [*[None] * 7, ROUNDS]))
+    checks = AcceptanceChecks(*cast(Any, [*[None] * 7]))
     verdicts = [Verdict(kind=kind, criterion="c", passed=passed, why=why)]
     found = checks._verdict(cast(Any, Check(round)), verdicts, Usage())
     assert (found.passed, found.violated, found.message is not None) == (passed, violated, again)
