@@ -1,34 +1,9 @@
-"""Faults on demand: markers in the user's text that make a request fail as the real API does.
+"""Faults on demand: markers [[fault:KIND option=value]] in the user's text make a request fail as the real API does.
+docs/agents.md has the kinds and their options.
 
-    [[fault:KIND option=value ...]]
-
-Kinds that answer with an error status, before anything is streamed:
-    429 500 529 and any other status from 400 to 599; `auth` is 401
-        retry_after=SECONDS          sent as the retry-after header
-        x_should_retry=true|false    sent as the x-should-retry header
-        message="text"               instead of the usual message
-        code=NAME                    the error's code, in OpenAI's form
-    toolong window=N                 400 "prompt is too long" when the prompt has more than N tokens
-
-Kinds that break the stream, if the request asks for one:
-    overloaded_midstream             an overloaded_error event
-    api_midstream                    an api_error event
-    invalid_midstream                an invalid_request_error event
-    cut                              the stream ends properly, but without stop_reason
-    drop                             the connection is dropped
-    hang                             nothing more comes until the client disconnects
-    malformed_tool_json              the arguments of each tool call are not JSON
-    no_usage                         the stream ends without its usage (OpenAI's form only)
-    slow delay=SECONDS               pause between two deltas (0.2)
-        after=N                      deltas sent before it happens (2; hang: 0)
-
-Options of every kind:
-    times=N | always                 how often it happens (1; slow and toolong: always), counted for this marker in
-                                     this conversation (identified by the first text block of the first message)
-    at=K                             only for the K-th reply of the model in the transcript, from 1
-    model=NAME                       only for requests to that model
-
-With several markers, the first that is still due takes effect. `slow` combines with the others.
+Kinds with a status answer before anything is streamed; those that break a stream change nothing for a request without
+one. How often a fault happened is counted for its marker in this conversation, which is known by the first text block
+of its first message. With several markers, the first that is still due takes effect; the conditions combine with all.
 """
 
 import hashlib
