@@ -90,28 +90,31 @@ async def by_clock(stack: Stack, agent: str, goal: str) -> str:
 
 @pytest.mark.proves("S1-04", "S1-85")
 async def test_same_goal_takes_another_course_where_python_is_denied_by_person_and_by_schedule(people: Stack) -> None:
-    """The same goal in two environments: one can run Python, the other denies it. Nobody sends a further message."""
+    """The same goal in two environments: one can run Python, the other denies it. Nobody sends a further message. The
+    first attempt fails in both, and the plan changes."""
     denied = {"permission": "bash", "pattern": "python3*", "action": "deny"}
     worlds = {"s1-85-free": [], "s1-85-hindered": [denied]}
     for name, rules in worlds.items():
-        said = await people.http.put(f"/agents/{name}", json=TESTER | {"name": name, "permissions": rules})
-        assert said.is_success, said.text
+        put = await people.http.put(f"/agents/{name}", json=TESTER | {"name": name, "permissions": rules})
+        assert put.is_success, put.text
     goal = "Compute the first 6 primes [[script:assistant]]"
     tasks = [begin(people, name, goal) for name in worlds for begin in (by_person, by_clock)]
-    courses, plans = [], []
+    courses, plans, said = [], [], []
     for task_id in await asyncio.gather(*tasks):
         record = await people.wait(task_id)
         assert record["status"] == "completed"
         prompts = [node for node in await people.nodes(task_id) if node["kind"] == "user"]
         assert len(prompts) == 1
-        assert "2, 3, 5, 7, 11, 13" in (await people.result(task_id))["output"]
+        said.append((await people.result(task_id))["output"])
         events = await people.events(task_id)
         courses.append([(event["tool"], event["state"]) for event in of_type(events, "tool_returned")])
         plans.append([[step["title"] for step in event["steps"]] for event in of_type(events, "plan_updated")])
     free, free_by_clock, hindered, hindered_by_clock = map(sorted, courses)  # calls of one step return in any order
     assert free == free_by_clock and hindered == hindered_by_clock and free != hindered
     assert [course.count(("bash", "failed")) for course in (free, hindered)] == [1, 2]
+    assert ["2, 3, 5, 7, 11, 13" in one for one in said] == [True, True, False, False]
+    assert all("there is no result" in one for one in said[2:])
     # the failure changed the plan, and a later step ran what an earlier one had written
-    awk = "Run it with awk instead of Python"
-    assert [(awk in plan[0], awk in plan[-1]) for plan in plans] == [(False, False)] * 2 + [(False, True)] * 2
-    assert all(course.index(("write_file", "ok")) < course.index(("bash", "ok")) for course in courses)
+    other = "Run it with the interpreter"
+    assert all(other not in plan[0] and any(other in one for one in plan[1:]) for plan in plans)
+    assert all(course.index(("write_file", "ok")) < course.index(("bash", "ok")) for course in courses[:2])
