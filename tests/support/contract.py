@@ -94,7 +94,7 @@ def proofs(report: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def table(items: dict[str, Item], report: dict[str, Any], verbose: bool) -> str:
+def table(items: dict[str, Item], report: dict[str, Any]) -> str:
     proved = proofs(report)
     groups: dict[str, list[Item]] = {}
     for item in items.values():
@@ -103,8 +103,6 @@ def table(items: dict[str, Item], report: dict[str, Any], verbose: bool) -> str:
     for group, members in groups.items():
         missing = [item.id for item in members if item.id not in proved]
         lines.append(f"{group:32}{len(members) - len(missing):7}{len(members):5}   {' '.join(missing)}".rstrip())
-        if verbose:
-            lines += [line for item in members for line in _explained(item, proved.get(item.id, []))]
     known = sum(item in items for item in proved)
     lines += [f"{'all':32}{known:7}{len(items):5}", ""]
     lines += [f"names an unknown or too many items: {problem}" for problem in report["problems"]]
@@ -116,14 +114,9 @@ def table(items: dict[str, Item], report: dict[str, Any], verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def _explained(item: Item, tests: list[str]) -> list[str]:
-    return [f"  {'+' if tests else '-'} {item.id:7} {item.text}", *(f"            {test}" for test in tests)]
-
-
 @click.command()
-@click.option("--verbose", is_flag=True, help="List each item with the tests that prove it.")
 @click.option("--write", is_flag=True, help="Mark each line of the page instead.")
-def main(verbose: bool, write: bool) -> None:
+def main(write: bool) -> None:
     """Print which items of the contract the last test run proved."""
     if write:
         page = page_of(ROOT)
@@ -133,7 +126,7 @@ def main(verbose: bool, write: bool) -> None:
     if not path.exists():
         raise click.ClickException("there is no report yet: run scripts/test first")
     report = json.loads(path.read_text())
-    click.echo(table(read_items(page_of(ROOT)), report, verbose))
+    click.echo(table(read_items(page_of(ROOT)), report))
     if report["problems"]:
         raise SystemExit(1)
 

@@ -88,14 +88,13 @@ def test_table_counts_by_group_and_names_tests_and_problems(tmp_path: Path) -> N
         "problems": ["t.py::test_c: unknown X-1"],
         "tests": [{"test": "t.py::test_a", "proves": ["S0-01", "F-04"], "passed": True}],
     }
-    short, long = (table(read_items(page), report, verbose) for verbose in (False, True))
-    assert [line.split() for line in short.splitlines()[1:4]] == [
+    lines = table(read_items(page), report).splitlines()
+    assert [line.split() for line in lines[1:4]] == [
         ["One", "1", "2", "S0-B02"],
         ["Two", "1", "2", "D1"],
         ["all", "2", "4"],
     ]
-    assert "t.py::test_c: unknown X-1" in short and "only what it ran" in short
-    assert "t.py::test_a" in long and "t.py::test_a" not in short
+    assert any("t.py::test_c: unknown X-1" in line for line in lines)
 
 
 def test_contract_command_prints_the_last_run_or_says_there_was_none(
@@ -104,8 +103,8 @@ def test_contract_command_prints_the_last_run_or_says_there_was_none(
     monkeypatch.setattr(contract, "ROOT", tmp_path)
     assert "run scripts/test first" in CliRunner().invoke(contract.main).output
     Run(tmp_path, '@proves("S0-01")\ndef test_it(): pass\n', "-q")
-    printed = CliRunner().invoke(contract.main, ["--verbose"])
-    assert printed.exit_code == 0 and "+ S0-01" in printed.output and "- D1" in printed.output
+    printed = CliRunner().invoke(contract.main)
+    assert printed.exit_code == 0 and "S0-B02" in printed.output
     (tmp_path / "build" / "contract.json").write_text(
         json.dumps({"at": "", "args": [], "problems": ["x"], "tests": []})
     )

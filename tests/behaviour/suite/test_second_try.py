@@ -45,7 +45,7 @@ def test_second_try_runs_only_what_failed_and_says_so_at_the_end_and_in_the_tabl
     assert "FLAKY test_it.py::test_flaky[2]: passed only in its second try" in again.output
     assert again.proved == {"S0-01", "S0-B02"} and "2 of 4 items proved" in again.output
     assert entry(again, "test_flaky")["second_try"] and "second_try" not in entry(again, "test_good")
-    printed = table(read_items(page_of(tmp_path)), again.report, verbose=False)
+    printed = table(read_items(page_of(tmp_path)), again.report)
     assert "passed only in its second try: test_it.py::test_flaky" in printed
 
 
