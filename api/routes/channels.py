@@ -72,7 +72,7 @@ class ConnectorBody(Strict):
     kind: ConnectorKind = Field(strict=False)
     agent: Annotated[str, StringConstraints(min_length=1, max_length=63)] = Field(description="answers the messages")
     target: Annotated[str, StringConstraints(max_length=2_048)] = Field(
-        default="", description="URL of a webhook for answers; without one they are read at the address"
+        default="", description="URL of a webhook for answers; without one they are in the turns of the conversation"
     )
     signing_secret: Secret | None = Field(default=None, description="of Slack; a webhook gets one from us")
     token: Secret | None = Field(default=None, description="the bot token of Slack")
