@@ -27,6 +27,10 @@ from tests.support.git_server import git, make_repository
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 
+async def exists(path: Path) -> bool:
+    return await asyncio.to_thread(path.exists)
+
+
 async def test_a_kill_in_the_setup_and_in_a_call_loses_nothing_of_the_tree(stack: Stack, origin: Origin) -> None:
     """One kill for two tasks: in the setup of one, and in a call of the other."""
     environment = await define(stack, origin.url, setup="echo run >> runs; sleep 3; echo finished > finished")
@@ -38,9 +42,6 @@ async def test_a_kill_in_the_setup_and_in_a_call_loses_nothing_of_the_tree(stack
         ),
         config={"environment": await define(stack, origin.url)},
     )
-
-    async def exists(path: Path) -> bool:
-        return await asyncio.to_thread(path.exists)
 
     await eventually(lambda: exists(stack.workspace(working) / "begun"), what="the call runs")
     look = calls(("bash", {"command": "sort -u runs finished"}))
@@ -105,10 +106,8 @@ async def test_a_stalled_command_that_ends_after_its_step_was_closed_writes_noth
         calls(("bash", {"command": command})), config={"environment": await define(stack, origin.url)}
     )
 
-    async def begun() -> bool:
-        return await asyncio.to_thread((stack.workspace(task_id) / "begun").exists)
-
-    await eventually(begun)
+    begun = stack.workspace(task_id) / "begun"
+    await eventually(lambda: exists(begun))
     closed = "UPDATE tool_calls SET state = 'unknown', result = 'unknown', ended_at = now() WHERE session_id = $1"
     await stack.pool.execute(closed, task_id)
     assert (await stack.wait(task_id))["status"] == "completed"
@@ -116,7 +115,7 @@ async def test_a_stalled_command_that_ends_after_its_step_was_closed_writes_noth
     assert not {"begun", "app.py", "late.txt"} & manifest.keys()
 
     async def left() -> bool:
-        return not await begun()
+        return not await exists(begun)
 
     await eventually(left)  # the next call does not work in what came too late, and does not keep it
     look = {"input": calls(("bash", {"command": "cat app.py; ls; echo new > new.txt"}))}
@@ -137,9 +136,6 @@ async def test_a_directory_is_not_abandoned_while_it_is_checked_or_its_changes_a
         config={"environment": await define(stack, origin.url)},
         acceptance_criteria=[{"kind": "command", "run": "touch .git/checking; sleep 2; grep -q more app.py"}],
     )
-
-    async def exists(path: Path) -> bool:
-        return await asyncio.to_thread(path.exists)
 
     late = Workspaces(stack.pool, stack.settings.workspaces_dir)
     for mark in (stack.workspace(task_id) / ".git" / name for name in ("checking", "reading")):
@@ -247,18 +243,28 @@ async def test_a_repository_that_attacks_reaches_nothing(stack: Stack, origin: O
     assert time.monotonic() - began < 30  # its changes would be asked for during a minute
 
 
+async def make_mirrors(stack: Stack, tmp_path: Path, limits: SandboxLimits | None = None) -> Mirrors:
+    """Those of another worker."""
+    commands, guard = (
+        Commands(await choose("auto"), limits or SandboxLimits()),
+        Guard(stack.settings.allow_private_hosts),
+    )
+    return Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+
+
+async def choose_commit(mirrors: Mirrors, source: TreeSource) -> Tree:
+    commit = await mirrors.find_commit("default", "", source)
+    return Tree(checkouts=[Checkout(**source.model_dump(), commit=commit, branch="errand/x")])
+
+
 async def test_a_repository_may_be_larger_than_a_file_of_a_command(
     stack: Stack, origin: Origin, tmp_path: Path
 ) -> None:
     (origin.folder / "large.bin").write_bytes(random.randbytes(300_000))
     git(origin.folder, "add", "-A")
     git(origin.folder, "commit", "-qm", "Large")
-    commands = Commands(await choose("auto"), SandboxLimits(file_bytes=200_000))
-    guard = Guard(stack.settings.allow_private_hosts)
-    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
-    source = TreeSource(url=origin.url)
-    commit = await mirrors.find_commit("default", "", source)
-    tree = Tree(checkouts=[Checkout(**source.model_dump(), commit=commit, branch="errand/x")])
+    mirrors = await make_mirrors(stack, tmp_path, SandboxLimits(file_bytes=200_000))
+    tree = await choose_commit(mirrors, TreeSource(url=origin.url))
     (tmp_path / "tree").mkdir()
     await mirrors.build("default", "", tree, tmp_path / "tree")
     assert (tmp_path / "tree/large.bin").stat().st_size == 300_000
@@ -268,20 +274,16 @@ async def test_a_fetch_that_was_killed_before_it_was_complete_is_repeated(
     stack: Stack, origin: Origin, tmp_path: Path
 ) -> None:
     """The commit is there, but not yet what a checkout of it needs."""
-    guard = Guard(stack.settings.allow_private_hosts)
-    commands = Commands(await choose("auto"), SandboxLimits())
-    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+    mirrors = await make_mirrors(stack, tmp_path)
     git(origin.folder, "config", "uploadpack.allowFilter", "true")
-    source = TreeSource(url=origin.url, filter="blob:none")
-    commit = await mirrors.find_commit("default", "", source)
+    tree = await choose_commit(mirrors, TreeSource(url=origin.url, filter="blob:none"))
     [mirror] = await asyncio.to_thread(lambda: list((tmp_path / "mirrors").glob("*/*/mirror")))
-    (mirror / "refs/errand" / commit).unlink()
+    (mirror / "refs/errand" / tree.checkouts[0].commit).unlink()
     packs = sorted((mirror / "objects/pack").glob("*"), key=lambda file: file.stat().st_mtime)
     for later in [file for file in packs if file.stem != packs[0].stem]:
         later.unlink()
-    one = Checkout(**source.model_dump(), commit=commit, branch="errand/x")
     (tmp_path / "tree").mkdir()
-    await mirrors.build("default", "", Tree(checkouts=[one]), tmp_path / "tree")
+    await mirrors.build("default", "", tree, tmp_path / "tree")
     assert (tmp_path / "tree/app.py").read_text() == "print('one')\n"
 
 
@@ -299,13 +301,9 @@ async def test_a_repository_that_unpacks_to_too_much_is_stopped(
         entries = "".join(f"{mode} {kind} {below}\t{name}\n" for name in range(10))
         below, kind, mode = git(origin.folder, "mktree", given=entries), "tree", "040000"
     git(origin.folder, "update-ref", "refs/heads/bomb", git(origin.folder, "commit-tree", below, "-m", "Bomb"))
-    commands = Commands(await choose("auto"), limits)
-    guard = Guard(stack.settings.allow_private_hosts)
-    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+    mirrors = await make_mirrors(stack, tmp_path, limits)
     spaces = Workspaces(stack.pool, tmp_path / "spaces", build_tree=mirrors.build)
-    source, space = TreeSource(url=origin.url, ref="bomb", depth=1), new_id()
-    commit = await mirrors.find_commit("default", "", source)
-    tree = Tree(checkouts=[Checkout(**source.model_dump(), commit=commit, branch="errand/x")])
+    tree, space = await choose_commit(mirrors, TreeSource(url=origin.url, ref="bomb", depth=1)), new_id()
     await environments.set_tree(stack.pool, "default", space, tree)
     with pytest.raises(TreeError, match=why):
         await spaces.ready("default", space, 0)
@@ -315,8 +313,7 @@ async def test_a_repository_that_unpacks_to_too_much_is_stopped(
 
 async def test_mirrors_are_bounded_by_their_bytes(stack: Stack, origin: Origin, tmp_path: Path) -> None:
     """Those that were not used for longest go, but neither the newest nor one that somebody works in."""
-    commands, guard = Commands(await choose("auto"), SandboxLimits()), Guard(stack.settings.allow_private_hosts)
-    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
+    mirrors = await make_mirrors(stack, tmp_path)
 
     async def fetch(name: str) -> Path:
         folder = origin.folder.with_name(name)
@@ -344,14 +341,11 @@ async def test_mirrors_are_bounded_by_their_bytes(stack: Stack, origin: Origin, 
 
 
 async def test_a_push_from_a_worker_whose_mirror_was_evicted(stack: Stack, origin: Origin, tmp_path: Path) -> None:
-    commands, guard = Commands(await choose("auto"), SandboxLimits()), Guard(stack.settings.allow_private_hosts)
-    mirrors = Mirrors(stack.pool, tmp_path / "mirrors", commands, guard, Environments(stack.pool, KeyRing()))
-    source, ref = TreeSource(url=origin.url), SessionRef(tenant="default", session_id="", conversation_id="")
-    commit = await mirrors.find_commit("default", "", source)
-    one = Checkout(**source.model_dump(), commit=commit, branch="errand/x")
-    folder = tmp_path / "tree"
+    mirrors = await make_mirrors(stack, tmp_path)
+    ref = SessionRef(tenant="default", session_id="", conversation_id="")
+    tree, folder = await choose_commit(mirrors, TreeSource(url=origin.url)), tmp_path / "tree"
     folder.mkdir()
-    await mirrors.build("default", "", Tree(checkouts=[one]), folder)
+    await mirrors.build("default", "", tree, folder)
     git(folder, "-c", "safe.directory=*", "commit", "-q", "--allow-empty", "-m", "Mine")
     await asyncio.to_thread(shutil.rmtree, tmp_path / "mirrors")
-    assert await mirrors.push(ref, one, folder, 1_000_000) == git(origin.folder, "rev-parse", "errand/x")
+    assert await mirrors.push(ref, tree.checkouts[0], folder, 1_000_000) == git(origin.folder, "rev-parse", "errand/x")
