@@ -153,7 +153,8 @@ async def test_checkouts_are_sent_together_and_their_changes_applied(stack: Stac
     code, said = await errand(
         stack, tmp_path, "run", "tester", work, "--repo", str(here / "web/lib"), "--repo", str(here / "parts")
     )
-    assert code == 0 and "the repository parts is ready" in said, said
+    ready = [line.split()[-1] for line in said.splitlines() if "repository ready: " in line]
+    assert code == 0 and sorted(ready) == ["parts", "web"], said
     code, said = await errand(stack, tmp_path, "diff", "last")
     assert code == 0 and "b/web/app.txt" in said and "b/parts/app.txt" in said
     code, said = await errand(stack, tmp_path, "apply", "last", str(here / "parts"), "--repository", "parts")
