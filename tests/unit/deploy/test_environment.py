@@ -1,6 +1,5 @@
 """The parts of the stack: their environment, account, ports, certificates, and the guard of the Web UI."""
 
-import base64
 import http.server
 import json
 import os
@@ -14,14 +13,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import httpx2
+import jwt
 import pytest
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from jwt import PyJWK
 
 from deploy import state
 from deploy.certificates import CERTIFICATES, PERMISSIONS, make
@@ -185,24 +182,6 @@ def test_host_and_origin_decide(host: str, origin: str | None, passes: bool) -> 
     assert (refusal(host, origin) is None) is passes
 
 
-def decoded(part: str) -> bytes:
-    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
-
-
-def number(text: str) -> int:
-    return int.from_bytes(decoded(text), "big")
-
-
-def claims(token: str, jwks: dict[str, Any]) -> dict[str, Any]:
-    """The claims of a token, as a verifier of RFC 7519 reads them."""
-    head, body, signature = token.split(".")
-    kept = next(key for key in jwks["keys"] if key["kid"] == json.loads(decoded(head))["kid"])
-    public = rsa.RSAPublicNumbers(number(kept["e"]), number(kept["n"])).public_key()
-    public.verify(decoded(signature), f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())
-    found: dict[str, Any] = json.loads(decoded(body))
-    return found
-
-
 def test_authority_signs_every_certificate(tmp_path: Path) -> None:
     make(tmp_path)
     authority = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
@@ -216,12 +195,10 @@ def test_tokens_are_signed_and_say_what_each_may_do(tmp_path: Path) -> None:
     jwks = json.loads((tmp_path / "public" / "jwks.json").read_text())
     for name, permissions in PERMISSIONS.items():
         token = (tmp_path / f"{name}.jwt").read_text()
-        found = claims(token, jwks)
+        key = next(PyJWK(one).key for one in jwks["keys"] if one["kid"] == jwt.get_unverified_header(token)["kid"])
+        found = jwt.decode(token, key, ["RS256"])
         assert found["permissions"] == permissions and found["exp"] > time.time() + 300 * 86_400
         assert (tmp_path / f"{name}.env").read_text() == f"TEMPORAL_API_KEY={token}\n"
-        with pytest.raises(InvalidSignature):
-            head, _, signature = token.split(".")
-            claims(f"{head}.{base64.urlsafe_b64encode(b'{}').decode()}.{signature}", jwks)
 
 
 def test_existing_files_are_reused_unless_renewed(tmp_path: Path) -> None:
