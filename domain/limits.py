@@ -257,8 +257,10 @@ class Share(Frozen):
     def left(self) -> float:
         return max(0.0, self.limit - self.used)
 
-    def low(self, percent: int) -> bool:
-        return self.left <= self.limit * percent / 100
+    @property
+    def low(self) -> bool:
+        """Whether watchers get a `budget_low`; `settle_budget.sql` has the same part."""
+        return self.left <= self.limit / 5
 
 
 def time_of(limits: Limits, created_at: datetime | None, deadline: datetime, now: datetime) -> Share:

@@ -59,7 +59,7 @@ from domain.sessions.session import (
     Usage,
     preview,
 )
-from domain.sessions.writes import LOW_PERCENT, OnceEvent
+from domain.sessions.writes import OnceEvent
 from store import budgets, files, messages
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
@@ -373,7 +373,7 @@ class Bounds:
         low = [
             (f"budget_low/{one.kind}", BudgetLow(scope=scope, budget=one.kind, limit=one.limit, left=one.left))
             for one in shares(limits, call.step, total, _time(call, limits, facts))
-            if one.low(LOW_PERCENT)
+            if one.low
             for scope in (Scope.TREE if one.kind == TTL and one.limit < limits.ttl_ms else Scope.SESSION,)
         ]
         seconds = (datetime.now(UTC) - facts.started_at).total_seconds() if facts.started_at else 0.0

@@ -43,7 +43,6 @@ from domain.sessions.session import (
 )
 
 ENDED_FIRST = "The session ended first."
-LOW_PERCENT = 20  # of a budget left when an event says so
 
 # A document in a column of type text. PostgreSQL's jsonb would refuse what texts of models may contain (\u0000).
 AsText = PlainSerializer(lambda value: None if value is None else to_json(value).decode())
@@ -91,20 +90,11 @@ class ThreadMessage(Frozen):
 
 
 class NewBudget(BudgetLimits):
-    low_percent: int = LOW_PERCENT
-    default: bool = False  # the platform's ceilings: a conversation that has a budget keeps it
-
     def within(self, other: "NewBudget | None") -> "NewBudget":
-        """The lower of each limit; ceilings of the platform do not count."""
-        if other is None or other.default:
-            return self
-        own, others = self.model_dump(), other.model_dump()
-        limits = {
-            name: min(one for one in (own[name], others[name]) if one is not None)
-            for name in own
-            if name not in ("default", "low_percent") and not (own[name] is None and others[name] is None)
-        }
-        return NewBudget(**limits, low_percent=other.low_percent)
+        """The lower of each limit."""
+        own, others = self.model_dump(), other.model_dump() if other is not None else {}
+        given = {name: [one for one in (own[name], others.get(name)) if one is not None] for name in own}
+        return NewBudget(**{name: min(ones) for name, ones in given.items() if ones})
 
 
 class Acceptance(Frozen):

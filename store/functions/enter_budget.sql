@@ -5,14 +5,12 @@ DECLARE
     b budgets;
     n new_budget := jsonb_populate_record(NULL::new_budget, p_tree);
 BEGIN
-    IF p_tree IS NOT NULL AND NOT (
-           n."default"   -- these are the platform's ceilings: an existing budget stays
-           AND EXISTS (SELECT 1 FROM budgets WHERE tenant = p_tenant AND conversation_id = p_conversation)) THEN
+    IF p_tree IS NOT NULL THEN
         -- a budget that is set later also counts earlier usage
         INSERT INTO budgets (tenant, conversation_id, deadline, max_steps, max_tokens, max_cost_usd, max_tool_calls,
-                             low_percent, steps, tokens, cost_usd, tool_calls)
+                             steps, tokens, cost_usd, tool_calls)
         SELECT p_tenant, p_conversation, n.deadline, n.max_steps, n.max_tokens, n.max_cost_usd, n.max_tool_calls,
-               n.low_percent, coalesce(sum(s.step), 0),
+               coalesce(sum(s.step), 0),
                coalesce(sum(u.input_tokens + u.output_tokens + u.cache_read_tokens + u.cache_write_tokens), 0),
                coalesce(sum(u.cost_usd), 0), coalesce(sum(u.tool_invocations), 0)
           FROM sessions s, jsonb_populate_record(NULL::usage, s.usage::jsonb) u
@@ -20,7 +18,7 @@ BEGIN
         ON CONFLICT (tenant, conversation_id) DO UPDATE
            SET deadline = excluded.deadline, max_steps = excluded.max_steps, max_tokens = excluded.max_tokens,
                max_cost_usd = excluded.max_cost_usd, max_tool_calls = excluded.max_tool_calls,
-               low_percent = excluded.low_percent, low_reported = '{}';
+               low_reported = '{}';
     END IF;
     SELECT * INTO b FROM budgets WHERE tenant = p_tenant AND conversation_id = p_conversation;
     RETURN CASE WHEN b.tenant IS NULL THEN NULL

@@ -310,7 +310,6 @@ CREATE TABLE budgets (
     tokens          bigint           NOT NULL,
     cost_usd        double precision NOT NULL,
     tool_calls      bigint           NOT NULL,
-    low_percent     integer          NOT NULL,
     low_reported    text[]           NOT NULL DEFAULT '{}', -- which limits watchers know to be low
     PRIMARY KEY (tenant, conversation_id)
 ) WITH (fillfactor = 50);
@@ -908,8 +907,7 @@ CREATE TYPE acceptance AS (
     in_order boolean, spawns boolean, deferred boolean, budget jsonb, delivery text, metadata jsonb, manifest text,
     parent_thread_id text, thread_name text, face jsonb, credentials jsonb);
 CREATE TYPE new_budget AS (
-    deadline timestamptz, max_steps bigint, max_tokens bigint, max_cost_usd double precision, max_tool_calls bigint,
-    low_percent integer, "default" boolean);
+    deadline timestamptz, max_steps bigint, max_tokens bigint, max_cost_usd double precision, max_tool_calls bigint);
 CREATE TYPE queued_begin AS (tenant text, session_id text, take text[]);
 CREATE TYPE session_ref AS (tenant text, session_id text, conversation_id text);
 CREATE TYPE session_ending AS (

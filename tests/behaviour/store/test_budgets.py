@@ -21,7 +21,7 @@ ESTIMATE = CallEstimate(input_tokens=1_000, output_tokens=2_000)
 
 
 async def budgeted(pool: Pool, ref: SessionRef, **limits: float) -> None:
-    tree = json.dumps({"low_percent": 20, **limits})
+    tree = json.dumps(limits)
     await pool.fetchval("SELECT enter_budget($1, $2, $3::jsonb)", ref.tenant, ref.conversation_id, tree)
 
 
@@ -83,7 +83,7 @@ LIMITS: dict[str, tuple[Any, dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize("name", LIMITS)
 async def test_spent_limit_of_a_tree_refuses_the_next_session(pool: Pool, name: str) -> None:
-    assert LIMITS.keys() == NewBudget.model_fields.keys() - {"low_percent", "default"}
+    assert LIMITS.keys() == NewBudget.model_fields.keys()
     limit, used, said = LIMITS[name]
     more: Any = limit + timedelta(days=36_500) if isinstance(limit, datetime) else limit * 2
     for given, refused in ((limit, said), (more, None)):
@@ -126,13 +126,10 @@ async def test_budget_that_is_set_later_counts_what_was_used_before_and_replaces
     used = {"steps": 7, "tokens": 4_321, "cost_usd": 0.5, "tool_calls": 6}
     assert tree.model_dump() == {**every, **used}
     await sessions.finish_session(pool, ending(second.ref, Reason.GOAL_REACHED))
-    # the platform's ceilings change no budget that exists; one that a caller gives replaces every limit
-    for budget, expected in ((NewBudget(max_steps=8, default=True), every), (NewBudget(max_steps=9), {"max_steps": 9})):
-        third = new_session(first.id)
-        await sessions.accept(pool, Acceptance(session=third, budget=budget))
-        await sessions.finish_session(pool, ending(third.ref, Reason.GOAL_REACHED))
-        tree = await tree_of(pool, first.ref)
-        assert tree.model_dump(include=set(every)) == {**dict.fromkeys(every), **expected}
+    third = Acceptance(session=new_session(first.id), budget=NewBudget(max_steps=9))
+    assert (await sessions.accept(pool, third)).session is not None
+    tree = await tree_of(pool, first.ref)
+    assert tree.model_dump(include=set(every)) == {**dict.fromkeys(every), "max_steps": 9}
 
 
 async def test_commit_releases_only_the_reservation_of_its_own_line(pool: Pool, accept: Accept) -> None:

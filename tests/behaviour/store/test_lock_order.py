@@ -72,7 +72,7 @@ async def opened(pool: Pool, ref: SessionRef) -> str:
 async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     first = new_session()
     ref, second = first.ref, Acceptance(session=new_session(first.id), budget=NewBudget(max_steps=9))
-    await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_steps=9, low_percent=1)))
+    await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_steps=9)))
     async with held(pool, "budgets", f"conversation_id = '{ref.conversation_id}'") as others:
         await others.begin(sessions.accept(pool, second))  # it holds the lock of the conversation
         await others.begin(sessions.finish_session(pool, ending(ref, Reason.GOAL_REACHED)))
@@ -181,7 +181,7 @@ async def test_lost_context_beside_the_end_of_a_session_behind_it_does_not_deadl
 async def test_call_claimed_while_its_session_ends_is_closed_by_the_end(pool: Pool, accept: Accept) -> None:
     """A claim that has read the session as running delays its end: nothing runs in a session that has ended."""
     first, node = new_session(), new_id()
-    await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_steps=9, low_percent=1)))
+    await sessions.accept(pool, Acceptance(session=first, budget=NewBudget(max_steps=9)))
     async with held(pool, "budgets", f"conversation_id = '{first.id}'") as others:
         await others.begin(tool_calls.claim(pool, claim(first.ref, node, 1, Effect.ONCE, run="run")))
         await others.begin(sessions.finish_session(pool, ending(first.ref, Reason.TTL)))

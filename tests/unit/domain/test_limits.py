@@ -189,8 +189,8 @@ def test_rest_of_a_budget_is_described_and_a_low_one_is_noticed() -> None:
         "<budget>Left to this session: 1 step, 100 tokens, $0.4000, 4 tool calls, 30 seconds. "
         "Left to you and all subagents together: 2 tool calls.</budget>"
     )
-    assert [one.kind for one in own if one.low(20)] == ["steps", "tokens"]
-    assert [one.kind for one in shares(limits, 0, Usage(cost_usd=None)) if one.low(20)] == ["cost_usd"]
+    assert [one.kind for one in own if one.low] == ["steps", "tokens"]
+    assert [one.kind for one in shares(limits, 0, Usage(cost_usd=None)) if one.low] == ["cost_usd"]
 
 
 FIELDS = ("ttl_ms", "steps", "tokens", "cost_usd", "tool_calls")
