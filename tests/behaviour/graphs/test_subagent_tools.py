@@ -321,17 +321,14 @@ async def test_optional_subagent_is_offered_only_if_its_variable_is_true(stack: 
 
 
 async def test_unexpected_error_is_a_tool_error(stack: Stack) -> None:
-    """The definition cannot be read any more, while the worker still has its list of tools in memory."""
+    """A schema is used that could not have been stored through the API."""
     approve = declared_tool("approve", "summary")
     pair = prompt("gu_a", "A draft."), prompt("gu_b", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
     await define(stack, "gu_pair", *pair, side_b={"session_stop": STOP}, expose_as_tool=True)
     lead = agent("gu_lead", subagent_tools=[{"name": "gu_pair"}])
     assert (await stack.http.put("/agents/gu_lead", json=lead)).is_success
-    steps = chain([("gu_pair", {"message": "Draft it."})])
-    await Talk.done(stack, steps, "gu_lead")
-    await stack.pool.execute("""UPDATE agent_versions SET definition = '{"name": 7}' WHERE name = 'gu_pair'""")
-    try:
-        talk = await Talk.done(stack, steps, "gu_lead")
-        assert "internal error (ValidationError)" in (await talk.results())[0] and not await talk.children()
-    finally:
-        await stack.pool.execute("DELETE FROM agent_versions WHERE name = 'gu_pair'")
+    schema = '{"type": "object", "properties": {"message": {"type": 7}}}'
+    broken = "UPDATE agent_versions SET definition = jsonb_set(definition::jsonb, '{input_schema}', $1::jsonb)::text"
+    await stack.pool.execute(f"{broken} WHERE name = 'gu_pair'", schema)
+    talk = await Talk.done(stack, chain([("gu_pair", {"message": "Draft it."})]), "gu_lead")
+    assert "internal error (TypeError)" in (await talk.results())[0] and not await talk.children()
