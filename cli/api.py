@@ -97,7 +97,7 @@ class Api(Errand):
     def look_again(self) -> None:
         self._connection.look_again()
 
-    def before_retry(self, cause: Exception | None, request: Request | None) -> None:
+    def before_retry(self, cause: Exception | None) -> None:
         """A reader of a stream waits for any server. Other requests wait only for our own stack, which restarts its
         API: another server may be gone."""
         if self._notify is None:

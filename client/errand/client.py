@@ -71,7 +71,7 @@ class _Client(Generic[Http]):
         """Where the server is; asked again whenever it does not answer."""
         return find_server(*self._given)
 
-    def before_retry(self, cause: Exception | None, request: Request | None) -> None:
+    def before_retry(self, cause: Exception | None) -> None:
         """Called before a request is repeated, or a stream opened again. A subclass may say that it waits, or raise."""
 
 
@@ -259,7 +259,7 @@ class Errand(_Client[httpx2.Client]):
             except httpx2.RequestError as error:
                 cause, pause = error, retries.pause_after(error, request)
                 self._connection.look_again()
-            self.before_retry(cause, request)
+            self.before_retry(cause)
             time.sleep(pause)
 
     def _events(self, reader: EventReader) -> Iterator[Event]:
@@ -279,7 +279,7 @@ class Errand(_Client[httpx2.Client]):
                 cause, pause = error, reader.pause_after(error)
                 self._connection.look_again()
             if cause and not reader.done:
-                self.before_retry(cause, None)
+                self.before_retry(cause)
             time.sleep(pause)
 
 
@@ -440,7 +440,7 @@ class AsyncErrand(_Client[httpx2.AsyncClient]):
             except httpx2.RequestError as error:
                 cause, pause = error, retries.pause_after(error, request)
                 self._connection.look_again()
-            self.before_retry(cause, request)
+            self.before_retry(cause)
             await asyncio.sleep(pause)
 
     async def _events(self, reader: EventReader) -> AsyncIterator[Event]:
@@ -460,5 +460,5 @@ class AsyncErrand(_Client[httpx2.AsyncClient]):
                 cause, pause = error, reader.pause_after(error)
                 self._connection.look_again()
             if cause and not reader.done:
-                self.before_retry(cause, None)
+                self.before_retry(cause)
             await asyncio.sleep(pause)
