@@ -99,11 +99,6 @@ class Settings:
     )
     max_cost_usd: float = 10_000.0
     default_cost_usd: float = 5.0  # limit of a task whose models cost money, unless it or its agent has one; 0: none
-    # limits of a whole conversation, all its sessions together; None: no limit
-    max_tree_steps: int | None = None
-    max_tree_tokens: int | None = None
-    max_tree_cost_usd: float | None = None
-    max_tree_tool_calls: int | None = None
     subagent_depth: int = 1  # how deep subagents may nest, unless a definition sets it
     max_questions: int = 20  # input requests one session may make
     retention_ms: int = 30 * 24 * 3_600_000  # of content after a session has ended, unless the task sets it
