@@ -129,7 +129,7 @@ async def create(call: Call, body: CreateResponse, files: InputFiles, key: str |
     if waiting is not None:
         if conversation_id is not None and waiting.session.conversation_id != conversation_id:
             raise unknown_call("input")
-        if _has_new_instructions(body, given, waiting):
+        if _is_changed(body, given, waiting):
             return await _branch(call, body, given, waiting, idempotency)
         return await _answer(call, body, given, waiting, idempotency)
     given.end_with_message()
@@ -216,24 +216,35 @@ def _is_callers(request: InputRequest, approvals_by_caller: bool) -> bool:
     return request.kind is RequestKind.EXTERNAL_RESULT or (approvals_by_caller and request.kind in APPROVALS)
 
 
-def _has_new_instructions(body: CreateResponse, given: ParsedInput, found: FoundResponse) -> bool:
-    """Whether the request has other instructions than those with which the session began."""
-    first = found.request(1)
-    known = parse(first.input, continues=True).instructions
-    return (body.instructions is not None and body.instructions != first.instructions) or (
-        bool(given.instructions) and given.instructions != known
+def _is_changed(body: CreateResponse, given: ParsedInput, found: FoundResponse) -> bool:
+    """Whether the request changes what was fixed when the session began. A client may repeat it or leave it out."""
+    session, first = found.session, found.request(1)
+    tools = first.external_tools() if first.tools is not None else [one.model_dump() for one in session.external_tools]
+    schema = session.task_terms.output_schema if session.task_terms else None
+    instructions = parse(first.input, continues=True).instructions
+    return (
+        body.model != session.agent
+        or (body.instructions is not None and body.instructions != first.instructions)
+        or (bool(given.instructions) and given.instructions != instructions)
+        or (body.tools is not None and _by_name(body.external_tools()) != _by_name(tools))
+        or (body.output_schema is not None and body.output_schema != schema)
+        or any(first.model_settings.get(name) != value for name, value in body.model_settings.items())
     )
+
+
+def _by_name(tools: list[JsonObject]) -> dict[str, JsonObject]:
+    return {tool["name"]: tool for tool in tools}
 
 
 async def _branch(
     call: Call, body: CreateResponse, given: ParsedInput, found: FoundResponse, key: IdempotencyKey
 ) -> ResponseId:
-    """Open a fork with the history of a waiting task, for an agent with other instructions: so do clients that hand a
-    conversation over. The task ends, because its caller does not continue it."""
+    """Open a fork with the history of a waiting task, for another agent, other instructions or other tools: so do
+    clients that hand a conversation over. The task ends, because its caller does not continue it."""
     session = found.session
     await lookup.check_acting(call, session)
     if body.conversation is not None:
-        message = "The task that waits in this conversation keeps its instructions."
+        message = "The task that waits in this conversation keeps its model, instructions, tools and settings."
         raise BadParameter("conversation", message, "unsupported_value")
     if body.previous_response_id is not None:
         asked = await input_requests.by_ids(call.pool, call.tenant, list(given.answers))
