@@ -20,38 +20,6 @@ async def newest(people: Stack) -> str:
     return str((await people.http.get("/tasks?limit=1&top_level=true")).json()["items"][0]["task_id"])
 
 
-async def test_run_asks_at_the_terminal(people: Stack, environment: dict[str, str]) -> None:
-    def type_answers() -> None:
-        script = steps([ask("Which port?")], [bash("touch first")], [bash("touch second")])
-        with Terminal("run", "careful", script, env=environment) as shown:
-            shown.expect("Which port?")
-            shown.expect("Your answer")
-            shown.type("8080")
-            shown.expect("command: touch first")
-            shown.expect("Approve? y(es), a(lways; ae edits the rule first), n(o), e(dit the arguments), l(ater)")
-            shown.type("perhaps")
-            shown.expect("'perhaps' is none of them")
-            shown.expect("Approve?")
-            shown.type("n")
-            shown.expect("Why not")
-            shown.type("not today")
-            shown.expect("command: touch second")
-            shown.expect("Approve?")
-            shown.type("e")
-            shown.expect("command")
-            shown.type("-edited")
-            shown.expect("completed (goal_reached)")
-            assert shown.exit_code() == 0
-
-    await asyncio.to_thread(type_answers)
-    task_id = await newest(people)
-    said = await output(people, task_id)
-    assert "8080" in said and "not today" in said
-    folder = people.workspace(task_id)
-    made = await asyncio.to_thread(lambda: sorted(path.name for path in folder.iterdir()))
-    assert "second-edited" in made and "first" not in made and "second" not in made
-
-
 async def test_chat_takes_answers_approvals_and_plans(people: Stack, environment: dict[str, str]) -> None:
     definition = agent("planner-in-chat", may_ask=True, permissions=[{"permission": "bash", "action": "ask"}])
     assert (await people.http.put("/agents/planner-in-chat", json=definition)).is_success
@@ -201,29 +169,3 @@ async def test_typed_secrets_are_neither_shown_nor_kept(
     [history] = await asyncio.to_thread(lambda: [*tmp_path.rglob("chat-history")])
     kept = await asyncio.to_thread(history.read_text)
     assert "text=next" in kept and not any(secret in kept for secret in SECRETS)
-
-
-async def test_no_input_leaves_it_waiting_and_answer_finds_the_only_question(
-    people: Stack, environment: dict[str, str]
-) -> None:
-    def detach() -> None:
-        with Terminal("run", "careful", calls(ask("How many?")), "--no-input", env=environment) as shown:
-            shown.expect("? How many?")
-            shown.expect("./errand answer")
-            shown.interrupt()
-            assert shown.exit_code() == 130
-        with Terminal("result", "last", "--wait", env=environment) as shown:
-            shown.expect("the task is waiting for an answer; `./errand inbox` shows the question")
-            shown.interrupt()
-            assert shown.exit_code() == 130
-
-    await asyncio.to_thread(detach)
-    task_id = await newest(people)
-
-    def answer() -> None:
-        for args in (["answer", "last", "seven"], ["attach", "-"]):
-            with Terminal(*args, env=environment) as shown:
-                assert shown.exit_code() == 0, shown.text
-
-    await asyncio.to_thread(answer)
-    assert "seven" in await output(people, task_id)

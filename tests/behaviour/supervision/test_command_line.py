@@ -26,37 +26,6 @@ async def test_the_inbox_shows_all_that_is_needed_and_takes_answers(people: Stac
     assert "nothing is waiting" in (await cli(people, *mine)).stderr
 
 
-async def test_a_change_of_a_file_is_shown_as_a_diff(people: Stack) -> None:
-    """The diff is against the present file: for a new text, an edit, a new file, and a file that cannot be compared."""
-    script = steps(
-        [
-            ("bash", {"command": "seq 1 9 > a.txt; printf 'one\ntwo\n' > b.txt; printf '\\377\\376' > c.bin"}),
-        ],
-        [
-            ("write_file", {"path": "./a.txt", "content": "".join(f"{n}\n" for n in (1, 2, 3, 4, "five", 6, 7, 8, 9))}),
-            ("edit_file", {"path": "b.txt", "edits": [{"old": "two", "new": "three"}]}),
-            ("edit_file", {"path": "b.txt", "edits": [{"old": "four", "new": "five"}]}),
-            ("write_file", {"path": "new/d.txt", "content": "fresh\n"}),
-            ("write_file", {"path": "c.bin", "content": "text"}),
-        ],
-    )
-    rules = [{"permission": "*_file", "action": "ask"}]
-    task_id = await people.submit(script, "asker", permissions=rules)
-    requests = await waiting(people, task_id, 5)
-    listed = {(one["details"]["arguments"]["path"], one["details"].get("diff")): one["details"] for one in requests}
-    assert ("./a.txt", "--- a/a.txt\n+++ b/a.txt\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8") in listed
-    assert ("b.txt", "--- a/b.txt\n+++ b/b.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three") in listed
-    assert ("new/d.txt", "--- /dev/null\n+++ b/new/d.txt\n@@ -0,0 +1 @@\n+fresh") in listed
-    assert "would fail" in listed["b.txt", None]["note"] and "not text" in listed["c.bin", None]["note"]
-    shown = (await cli(people, "inbox", "--conversation", task_id)).stdout
-    assert "  path: ./a.txt\n  --- a/a.txt\n" in shown and "  -5\n  +five\n" in shown and "content: 1" not in shown
-    assert 'asked because of the rule: ask *_file "*"' in shown
-    new = next(one for one in requests if one["details"]["arguments"]["path"] == "new/d.txt")
-    approved = await cli(people, "approve", task_id, new["id"])
-    assert approved.exit_code == 0 and "  +fresh\n" in approved.stdout and "so far: " in approved.stdout
-    await people.cancel(task_id)
-
-
 async def test_answer_and_approve_commands_settle_requests(people: Stack) -> None:
     task_id = await people.submit(
         steps([ask("Port?", answer_schema={"type": "integer"})], [plan("burn"), bash("touch a")]),

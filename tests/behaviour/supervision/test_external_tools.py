@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, output, plan, waiting
+from tests.behaviour.supervision.people import answer, answered, ask, bash, output, plan, waiting
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 pytestmark = pytest.mark.together
@@ -13,7 +13,6 @@ pytestmark = pytest.mark.together
 SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "required": ["order"]}
 TOOL = {"name": "look_up", "description": "Looks an order up.", "input_schema": SCHEMA}
 CONFIG = {"external_tools": [TOOL]}
-CONFIG_BASH = {"external_tools": [TOOL | {"name": "bash"}]}
 
 
 def look_up(order: Any) -> tuple[str, dict[str, Any]]:
@@ -133,62 +132,6 @@ async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(peopl
     assert (await people.wait(sub["child_session_id"]))["reason"] == "needs_input"
     kept = await people.pool.fetchval("SELECT count(*) FROM workspaces WHERE manifest::text LIKE '%stolen%'")
     assert kept == 0
-
-
-async def test_a_callers_tool_replaces_the_agents_tool_of_its_name(people: Stack) -> None:
-    """The agent's own is neither offered nor run, and its author's rules are not about the caller's; the task's are."""
-    name = "replaced"
-    rules = [{"permission": "bash", "action": "deny"}, {"permission": "ask_user", "action": "ask"}]
-    put = await people.http.put(f"/agents/{name}", json=agent(name, may_ask=True, permissions=rules))
-    assert put.is_success, put.text
-    brought = [TOOL | {"name": one} for one in ("bash", "ask_user", "update_plan")]
-    script = steps([("bash", {"order": 1}), ("ask_user", {"order": 2}), ("update_plan", {"order": 3})])
-    task_id = await people.submit(script, name, config={"external_tools": brought})
-    asked = await waiting(people, task_id, 3)
-    assert {one["kind"] for one in asked} == {"external_result"}
-    for one in asked:
-        await answer(people, task_id, one["id"], {"result": f"the caller's {one['details']['tool']}"})
-    assert (await people.wait(task_id))["reason"] == "goal_reached"
-    said = await output(people, task_id)
-    assert all(f"the caller's {one['name']}" in said for one in brought)
-    offered = (await people.asked(task_id))[0]["body"]["tools"]
-    assert [one for one in offered if one["name"] in ("bash", "ask_user", "update_plan")] == brought
-    assert (await people.record(task_id))["plan"] is None
-    gated = [{"permission": "bash", "action": "ask"}]
-    task_id = await people.submit(calls(("bash", {"order": 1})), name, config=CONFIG_BASH, permissions=gated)
-    [request] = await waiting(people, task_id)
-    assert (request["kind"], request["details"]["external"]) == ("tool_approval", True)
-    await people.http.post(f"/tasks/{task_id}/cancel")
-
-
-async def test_the_tool_of_a_plan_that_must_be_approved_cannot_be_replaced(people: Stack) -> None:
-    config = {"external_tools": [TOOL | {"name": "update_plan"}], "approval_required": True}
-    said = await people.http.post("/tasks", json={"agent": "tester", "input": "x", "config": config})
-    assert [one["pointer"] for one in said.json()["errors"]] == ["/config/external_tools/0/name"]
-
-
-@pytest.mark.parametrize(
-    ("tool", "pointer"),
-    [
-        ({"name": "mcp__a__b"}, "name"),
-        ({"name": "Not A Name"}, "name"),
-        ({"input_schema": {"type": "string"}}, "input_schema/type"),
-        (
-            {"input_schema": {"type": "object", "$ref": "http://127.0.0.1/x"}},
-            "input_schema/$ref",
-        ),
-        (
-            {"input_schema": {"type": "object", "patternProperties": {"(?=a)": {}}}},
-            "input_schema/patternProperties",
-        ),
-        ({"input_schema": None}, "input_schema"),
-    ],
-)
-async def test_a_tool_that_cannot_be_used_is_refused(people: Stack, tool: dict[str, Any], pointer: str) -> None:
-    body = {"agent": "tester", "input": "x", "config": {"external_tools": [TOOL | tool]}}
-    said = await people.http.post("/tasks", json=body)
-    assert said.status_code == 422
-    assert [one["pointer"] for one in said.json()["errors"]] == [f"/config/external_tools/0/{pointer}"]
 
 
 @pytest.mark.together(False)

@@ -1,15 +1,11 @@
 """Permissions: rules that can only be tightened, approvals for one call, boundaries, and the keys that may approve."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from domain.sessions.input_request import RequestAnswered
-from domain.sessions.writes import RequestAnswer
-from store import input_requests
 from store.keys import Right
 from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, bearer, output, waiting
 from tests.support.stack import Stack, calls, eventually, of_type, steps
@@ -139,19 +135,6 @@ async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
     assert [one["id"] for one in await waiting(people, task_id)] == [request["id"]]
     await answered(people, task_id, {"approved": True, "arguments": {"command": "touch b"}})
     assert await exists(people, task_id, "b")
-
-
-async def test_the_session_itself_refuses_what_is_denied(people: Stack) -> None:
-    """An answer that reached the store without the API cannot override the rules."""
-    task_id = await people.submit(calls(bash("touch a")), "careful")
-    [request] = await waiting(people, task_id)
-    past = {"approved": True, "arguments": {"command": "rm -rf . ; touch past"}}
-    given = RequestAnswer(tenant="default", id=request["id"], session_id=task_id, by="nobody", answer=json.dumps(past))
-    await input_requests.answer(people.pool, given)
-    await people.session(task_id).signal("answered", RequestAnswered(id=request["id"]))
-    assert (await people.wait(task_id))["reason"] == "goal_reached"
-    assert 'which the rules of this task forbid: deny bash "*"' in await output(people, task_id)
-    assert not await exists(people, task_id, "past")
 
 
 async def test_an_agent_that_may_not_ask_ends_at_its_gate(people: Stack) -> None:

@@ -76,24 +76,6 @@ async def test_a_plan_that_changes_is_approved_again(people: Stack) -> None:
     assert not await exists(people, task_id, "burnt")
 
 
-@pytest.mark.parametrize(
-    ("value", "pointer"),
-    [
-        ({"approved": "yes"}, "/input/approved"),
-        ({"notes": "hm"}, "/input/approved"),
-        ({"approved": False, "plan": ["other"]}, "/input/plan"),
-        ({"approved": True, "plan": []}, "/input/plan"),
-        ({"approved": True, "arguments": {}}, "/input/arguments"),
-    ],
-)
-async def test_an_approval_that_contradicts_itself_is_refused(
-    planned: tuple[Stack, str, str], value: Any, pointer: str
-) -> None:
-    stack, task_id, request_id = planned
-    said = await answer(stack, task_id, request_id, value)
-    assert (said.status_code, said.json()["errors"][0]["pointer"]) == (422, pointer), said.text
-
-
 @pytest.mark.proves("S1-41")
 async def test_record_of_a_task_shows_its_progress_and_times_as_it_works(stack: Stack) -> None:
     """Before it begins, in the middle, and at its end: status, step of its plan, message, and when it last changed."""

@@ -5,7 +5,6 @@ import time
 from typing import Any
 
 from tests.behaviour.supervision.people import agent, answer, ask, output, waiting
-from tests.support.mcp_server import mcp_server
 from tests.support.stack import Stack, calls
 
 TWICE = [{"properties": {"a": {"$ref": "#/$defs/n"}}} for _ in range(2)]
@@ -68,12 +67,3 @@ async def test_tasks_of_others_go_on_while_a_model_asks_with_a_hostile_schema(pe
     said = await output(people, task_id)
     assert said.count("Nobody was asked") == 5 and said.count("the default does not fit") == 3
     assert "written out" in said and "without end" in said
-
-
-async def test_tool_list_with_a_hostile_schema_is_refused(people: Stack) -> None:
-    async with mcp_server(int(people.settings.allow_private_hosts[0].partition(":")[2])) as server:
-        server.tools[0].input_schema = doubled(60)
-        definition = agent("listed", mcp_servers={"pages": {"url": server.url}})
-        refused = await people.http.put("/agents/listed", json=definition)
-    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/mcp_servers/pages")
-    assert "written out" in refused.text

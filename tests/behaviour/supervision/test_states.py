@@ -10,7 +10,7 @@ from temporalio.testing import TimeSkipper
 from domain.ids import new_id
 from tests.behaviour.supervision.people import agent, answer, answered, ask, bash, output, plan, waiting
 from tests.behaviour.triggers.sender import Sender
-from tests.support.stack import Stack, calls, eventually, of_type, steps
+from tests.support.stack import Stack, calls, of_type, steps
 
 
 @pytest.mark.proves("S1-10", "S1-11", "S1-16")
@@ -48,58 +48,7 @@ async def test_each_state_has_its_actions(people: Stack) -> None:
     assert (await people.result(failed["task_id"]))["error"]  # the caller inspects the error; a retry is a new task
 
 
-async def status_of(people: Stack, task_id: str) -> str:
-    described = await people.session(task_id).describe()
-    [status] = described.search_attributes["SessionStatus"]
-    return str(status)
-
-
-async def details_of(people: Stack, task_id: str) -> str:
-    metadata = await people.session(task_id).query("__temporal_workflow_metadata")
-    return str(metadata.get("currentDetails", "") if isinstance(metadata, dict) else metadata.current_details)
-
-
-async def test_waiting_session_names_its_question_rule_and_deadline(people: Stack) -> None:
-    task_id = await people.submit(steps([ask("Which port?")], [bash("touch a")]), "careful")
-    [first] = await waiting(people, task_id)
-    await eventually(lambda: _is(people, task_id, "input_required"), what="the status of the first step")
-    details = await details_of(people, task_id)
-    assert "input_required" in details and "Which port?" in details and " UTC" in details
-    await answer(people, task_id, first["id"], "80")
-
-    async def asked_again() -> dict[str, object] | None:
-        [request] = await waiting(people, task_id)
-        return request if request["id"] != first["id"] else None
-
-    second = await eventually(asked_again, what="the second request")
-    await eventually(lambda: _is(people, task_id, "input_required"), what="the status of the second step")
-    details = await details_of(people, task_id)
-    assert 'ask bash "touch *"' in details and "Which port?" not in details
-    await answer(people, task_id, str(second["id"]), {"approved": True})
-    await people.wait(task_id)
-    await eventually(lambda: _is(people, task_id, "completed"), what="the last status")
-
-
-async def _is(people: Stack, task_id: str, wanted: str) -> bool:
-    return await status_of(people, task_id) == wanted
-
-
 DAY = 86_400_000
-
-
-async def test_a_plan_is_approved_after_three_days(people: Stack) -> None:
-    config = {"approval_required": True, "ttl": 8 * DAY}
-    task_id = await people.submit(steps([plan("touch")], [bash("touch late")]), config=config)
-    [request] = await waiting(people, task_id)
-    assert await TimeSkipper(people.client).fast_forward(people.session(task_id), timedelta(days=3))
-    assert (await people.record(task_id))["status"] == "input_required"
-    assert (await answer(people, task_id, request["id"], {"approved": True})).status_code == 202
-    assert (await people.wait(task_id))["reason"] == "goal_reached"
-    assert await asyncio.to_thread((people.workspace(task_id) / "late").exists)
-    history = await people.session(task_id).fetch_history()
-    times = [event.event_time.ToDatetime() for event in history.events]
-    assert times[-1] - times[0] > timedelta(days=3)
-    assert len(history.events) < 80  # days of waiting are a single timer
 
 
 @pytest.mark.proves("S1-15")
