@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.launch import second_worker
-from tests.support.locks import waiting_for
-from tests.support.stack import Stack, calls, eventually, of_type
+from tests.support.stack import Stack, eventually, of_type
 
 FEW = "[[script:say words=24 delay=0.25]]"  # the reply has ended when its first worker wakes up
 MANY = "[[script:say words=60 delay=0.25]]"  # it is still streamed then
@@ -74,19 +73,3 @@ async def test_attempt_that_was_taken_over_adds_nothing_to_the_stream(stack: Sta
         assert (record["status"], kinds.count("usage_updated")) == ("completed", 1)
     for some in (tasks[:4], tasks[4:]):
         assert max([len(attempts(await stack.events(task_id))) for task_id in some]) > 1
-
-
-async def test_call_of_a_read_is_shown_although_its_first_attempt_died(stack: Stack) -> None:
-    """The claims of both reads wait in the database when their worker is killed."""
-    task_id = await stack.submit(
-        f"{calls(('read_file', {'path': 'a.txt'}), ('read_file', {'path': 'b.txt'}))} [[fault:slow delay=1]]"
-    )
-    await stack.seen(task_id, "task_started")
-    async with stack.pool.acquire() as connection, connection.transaction():
-        await connection.execute("LOCK TABLE workspaces IN ACCESS EXCLUSIVE MODE")
-        await eventually(lambda: waiting_for(stack.pool, "workspaces"), what="the claims wait")
-        killed = await stack.kill("worker")
-    await stack.back("worker", killed)
-    await stack.wait(task_id)
-    kinds = [one["type"] for one in of_type(await stack.events(task_id), "tool_called", "tool_returned")]
-    assert kinds[0] == "tool_called" and kinds.count("tool_called") == kinds.count("tool_returned") == 2
