@@ -179,6 +179,19 @@ def second_models(root: Path) -> list[str]:
     return wrong
 
 
+def repeated_classes(root: Path) -> dict[str, list[str]]:
+    """Class names that exist more than once in the product, with the files.
+
+    The client is a separate package: its classes describe the same things from outside, and have the same names.
+    """
+    files: dict[str, list[str]] = {}
+    for module in (module for module in modules(root) if not module.path.startswith("client/")):
+        for node in module.nodes:
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(module.path)
+    return {name: paths for name, paths in sorted(files.items()) if len(paths) > 1}
+
+
 def private_names(root: Path) -> list[str]:
     """Private names of libraries that a module imports or uses, and names of libraries that it assigns."""
     wrong = []

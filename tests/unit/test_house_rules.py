@@ -1,5 +1,5 @@
 """The rules of the house hold in the repository, and each notices a violation: what imports what, who reads the
-environment, SQL, private names, the vendor's terms, names of tools, retired words, and the contract.
+environment, SQL, private names, the vendor's terms, names of tools, repeated classes, and the contract.
 
 They are in one file so that one process reads and parses the repository once.
 """
@@ -21,12 +21,12 @@ from tests.support.layering import (
     modules,
     parsed,
     private_names,
+    repeated_classes,
     second_models,
     sql_outside_store,
     wrong_imports,
 )
 from tests.support.vendor import TRANSLATE, sdk_imports, vendor_terms
-from tests.support.vocabulary import repeated_classes, retired_uses
 
 
 def write(root: Path, path: str, text: str) -> Path:
@@ -215,14 +215,9 @@ def test_modules_of_the_protocol_may_use_its_terms(tmp_path: Path, path: str) ->
     assert vendor_terms(root) == sdk_imports(root) == []
 
 
-# retired words and repeated names
+# repeated names
 
 EVERY_TOOL_HAS_ONE = "Input"
-
-
-def test_no_file_uses_retired_words() -> None:
-    found = retired_uses(ROOT)
-    assert not found, "retired words (tests/support/vocabulary.py lists them):\n" + "\n".join(found)
 
 
 def test_no_class_name_exists_twice() -> None:
@@ -230,36 +225,6 @@ def test_no_class_name_exists_twice() -> None:
     tools = repeated.pop(EVERY_TOOL_HAS_ONE)
     assert all(path.startswith("activities/tools/builtin/") for path in tools)
     assert repeated == {}
-
-
-@pytest.mark.parametrize(
-    ("path", "source", "found"),
-    [
-        ("api/app.py", "def send(wish): pass", ["wish"]),
-        ("api/app.py", "class Later: pass\nclass ApprovalWords: pass", ["Later", "ApprovalWords"]),
-        ("api/app.py", "async def tasks_at_work(): on, goes, at_worker = x", ["tasks_at_work"]),
-        ("api/app.py", "stands = standing = 1\ndef reword(sword, later): pass\ncall.told", ["stands"]),
-        ("api/told.py", "", ["api.told"]),
-        ("api/app.py", '"""The session at work\ngoes on by itself."""', ["at work", "goes on", "by itself"]),
-        (
-            "api/app.py",
-            "x = 1  # whoever hears of it is told of the user's words",
-            ["whoever", "hears", "r's words", "told"],
-        ),
-        ("api/app.py", 'raise ValueError(f"the task {x} goes on; I told you")', ["goes on"]),
-        ("tests/unit/test_x.py", "def test_it_is_sent(): pass\ndef test_the_caller_is_told(): pass", ["sent", "told"]),
-        ("tests/unit/test_x.py", 'class Gate: pass\nx = "Go on."  # whoever asks', ["whoever"]),
-        ("store/functions/add.sql", "SELECT 'whoever';  -- it stands here, told\n", ["stands", "told"]),
-        ("store/migrations/0001_first.sql", "-- whoever\n", []),  # an applied migration cannot change
-        ("agents/helper.md", "Tell me more, and go on.", ["go on"]),
-        ("api/console/app.js", "// tells whoever asks\nlet shown = `//x`;\n", ["whoever", "tells"]),
-        ("docs/deep/page.md", "# Heading\n\nThe task goes on; `whoever` asks is told.", ["goes on", "told"]),
-        ("README.md", "```\ngoes on\n```\n\nat work `x`\n\n  ```sh\n  go on\n  ```\n", ["at work"]),
-    ],
-)
-def test_retired_words_are_found(tmp_path: Path, path: str, source: str, found: list[str]) -> None:
-    uses = retired_uses(write(tmp_path, path, source))
-    assert len(uses) == len(found) and all(use.endswith(one) for use, one in zip(uses, found, strict=True)), uses
 
 
 def test_repeated_class_names_are_found(tmp_path: Path) -> None:
