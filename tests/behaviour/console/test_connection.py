@@ -4,21 +4,17 @@ import asyncio
 import re
 from urllib.parse import urlsplit
 
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Route, expect
 
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.console.test_inbox import chosen
 from tests.behaviour.console.test_views import define
-from tests.behaviour.conversations.talk import Talk, say
 from tests.behaviour.supervision.people import answer, bash, waiting
-from tests.support.many_rows import copy_task
 from tests.support.stack import Stack, calls
 
 pytestmark = needs_browser
 
 ANY_REQUESTS = re.compile(r"/input-requests")
-TOP = "(one) => one.getBoundingClientRect().top - one.closest('.chat, .virtual').getBoundingClientRect().top"
-AT_END = "(one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2"
 
 
 async def test_request_of_the_time_before_the_feed_is_connected_is_shown(stack: Stack, opened: Opener) -> None:
@@ -120,52 +116,3 @@ async def test_answer_given_while_the_server_is_away_is_kept_and_sent_once(stack
     await page.unroute_all()
     await expect(card).to_have_count(0)  # the request is settled, although the answer of this page failed
     assert (await stack.wait(task_id))["status"] == "completed"
-
-
-async def test_place_in_a_long_list_is_kept_while_rows_are_added(stack: Stack, opened: Opener) -> None:
-    long = "\n".join(f"line {number}" for number in range(150))
-    talk = await Talk.done(stack, f"{long} {say('The first.')}", "tester")
-    page = await opened(f"{stack.url}/#/conversations/{talk.id}")
-    log = page.get_by_role("log", name="What was said")
-    await expect(log).to_contain_text("The first.")
-    assert await log.evaluate(AT_END)
-    await talk.say(f"{long} {say('The second.')}")
-    await expect(log).to_contain_text("The second.")
-    assert await log.evaluate(AT_END)
-    await talk.rest()  # a turn is refused while another runs
-
-    await log.evaluate("(one) => { one.scrollTop = 300; }")
-    await talk.say(say("The third."))
-    await expect(log).to_contain_text("The third.")
-    assert await log.evaluate("(one) => one.scrollTop") == 300
-
-    copies = await copy_task(stack.pool, talk.id, 40)
-    try:
-        await earlier_turns_stay(page)
-        await page.goto(stack.url)
-        box, row = page.locator(".virtual[aria-label=Tasks]"), page.locator(f'.grow a[href="#/tasks/{copies[-12]}"]')
-        await expect(page.locator(f'.grow a[href="#/tasks/{copies[-1]}"]')).to_be_visible()
-        await box.evaluate("(one) => { one.scrollTop = 300; }")
-        await expect(row).to_be_visible()
-        before = await row.evaluate(TOP)
-        new = await stack.submit("above them all")
-        fresh = page.get_by_role("button", name="1 new task")
-        await expect(fresh).to_be_visible()  # and no row moves
-        assert await row.evaluate(TOP) == before
-        await fresh.click()
-        await expect(page.locator(f'.grow a[href="#/tasks/{new}"]')).to_be_visible()
-    finally:
-        await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", copies)
-
-
-async def earlier_turns_stay(page: Page) -> None:
-    await page.reload()
-    log = page.get_by_role("log", name="What was said")
-    turns = log.locator("[data-said]")
-    await expect(turns).to_have_count(10)
-    await log.evaluate("(one) => { one.scrollTop = 0; }")
-    first = log.locator(f'[data-said="{await turns.first.get_attribute("data-said")}"]')
-    before = await first.evaluate(TOP)
-    await log.get_by_role("button", name="Earlier turns").click()
-    await expect(turns).to_have_count(20)
-    assert await first.evaluate(TOP) == before

@@ -4,7 +4,6 @@ import re
 
 from playwright.async_api import expect
 
-from api.routes.operations import Readiness
 from domain.ids import new_id
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.support.launch import free_port
@@ -59,11 +58,3 @@ async def test_overview_shows_figures_queues_failing_deliveries_and_agents_what_
     await expect(added).to_have_text(["Be thorough.\n"])
     assert (await stack.http.delete(f"/subscriptions/{subscription['id']}")).is_success
     await stack.wait(task_id)
-
-    lacking = Readiness(ready=False, postgres=True, temporal=True, worker=False, workers={}, missing=["an attribute"])
-    answer = lacking.model_dump_json()
-    await page.route("**/readyz", lambda route: route.fulfill(status=503, body=answer, content_type="application/json"))
-    await page.goto(f"{stack.url}/#/overview")
-    await expect(page.locator(".banner.failed")).to_have_text("Not ready. an attribute")
-    await expect(page.locator(".parts .failed")).to_have_text("Worker is missing")
-    await expect(page.locator(".workers header")).to_contain_text("0 workers")

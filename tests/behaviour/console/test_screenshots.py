@@ -20,12 +20,6 @@ def test_every_view_and_every_picture_of_the_docs_is_in_the_script() -> None:
     assert [name for name in PICTURES if f"images/{name}.png" not in docs] == []
 
 
-def test_page_names_every_module_so_that_they_are_read_at_once() -> None:
-    folder = ROOT / "api/console"
-    named = re.findall(r'"console/(\w+\.js)"', (folder / "index.html").read_text())
-    assert sorted(named) == sorted(file.name for file in folder.glob("*.js"))
-
-
 @needs_browser
 async def test_script_takes_a_picture(stack: Stack, browser: Browser, tmp_path: Path) -> None:
     scene = Scene(stack)

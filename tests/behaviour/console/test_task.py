@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import FilePayload, Locator, expect
+from playwright.async_api import FilePayload, expect
 from temporalio import workflow
 from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
@@ -131,21 +131,6 @@ async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_
     await expect(band).to_be_visible()
     await page.keyboard.press("z")
     await expect(band).to_have_count(0)  # to scale
-    failed = page.locator(".r .bar.bad")
-    whole = await bar_width(failed)
-    await page.keyboard.press("+")
-    assert await bar_width(page.locator(".r .bar.wait")) > 0
-    await page.keyboard.press("0")
-    assert await bar_width(failed) == whole
-    box = await failed.bounding_box()
-    axis = await page.locator(".axis .track").bounding_box()
-    assert box and axis
-    await page.mouse.move(box["x"], axis["y"] + 5)
-    await page.mouse.down()
-    await page.mouse.move(box["x"] + box["width"], axis["y"] + 5)
-    await page.mouse.up()
-    assert await bar_width(failed) > 0.9 * axis["width"]  # what was dragged over is the whole now
-    await page.keyboard.press("0")
     await page.keyboard.press("k")
     await expect(page.locator(".step .chip")).to_have_text("Step 8")
     assert page.url.endswith(f"/{task_id}/8")
@@ -157,11 +142,6 @@ async def test_plan_is_the_outline_waiting_is_folded_and_the_request_is_decided_
     await expect(page.locator(".step .chip")).to_have_text("Step 8")  # what was chosen stays
     await page.keyboard.press("j")
     await expect(page.locator(".decided-by")).to_contain_text("approved by")
-
-
-async def bar_width(bar: Locator) -> float:
-    box = await bar.bounding_box()
-    return box["width"] if box else 0
 
 
 async def test_pictures_are_shown_with_the_call_in_the_chat_and_in_the_shared_file(
@@ -183,26 +163,6 @@ async def test_pictures_are_shown_with_the_call_in_the_chat_and_in_the_shared_fi
     await expect(page.locator(".work img")).to_have_js_property("naturalWidth", 30)
     await page.goto(shared.as_uri())
     await expect(page.locator("img")).to_have_js_property("naturalWidth", 30)
-
-
-# what a person has typed, the focus and the elements stay when a list is drawn again in another order
-DRAW_AGAIN = """async () => {
-    const { fill, h } = await import("./console/dom.js");
-    const box = document.body.appendChild(h("div"));
-    const row = (key) => h("p", { key }, key, h("input", { value: "", "aria-label": key }), h("button", {}, "x"));
-    const draw = (names) => fill(box, names.map(row));
-    draw(["a", "b", "c"]);
-    const [a, b] = box.children;
-    b.querySelector("input").value = "typed";
-    b.querySelector("input").focus();
-    draw(["d", "b", "a"]);
-    return [box.textContent, box.children[1] === b, box.children[2] === a, document.activeElement.value];
-}"""
-
-
-async def test_drawing_again_keeps_what_a_person_does(stack: Stack, opened: Opener) -> None:
-    page = await opened(f"{stack.url}/#/start")
-    assert await page.evaluate(DRAW_AGAIN) == ["dxbxax", True, True, "typed"]
 
 
 @workflow.defn(name="Session", sandboxed=False)
@@ -246,20 +206,6 @@ async def test_changes_in_a_repository_are_shown_by_file(stack: Stack, opened: O
     files = page.locator(".changes .code")
     await expect(files.locator("header")).to_have_text(["app.py+2 −1", "old.txt−1"])
     await expect(files.first).to_contain_text("three")
-
-
-async def test_attempts_are_a_tab_from_which_they_are_compared(stack: Stack, opened: Opener, tmp_path: Path) -> None:
-    config = {"repository": await send_repository(stack, tmp_path), "attempts": 2}
-    checks = [{"kind": "command", "run": "test -s app.py"}]
-    work = steps([("bash", {"command": "echo more >> app.py"})])
-    record = await stack.run(work, config=config, acceptance_criteria=checks)
-    page = await opened(f"{stack.url}/#/tasks/{record['task_id']}")
-    await page.get_by_role("tab", name="Attempts").click()
-    rows = page.locator(".tab p.file")
-    await expect(rows).to_have_text([re.compile(f"Attempt {one}.*1 of 1 criteria.*1 insertion") for one in (1, 2)])
-    await expect(page.get_by_text("Attempt 1 was chosen by criteria")).to_be_visible()
-    await rows.nth(1).get_by_role("link", name="Compare").click()
-    await expect(page.get_by_role("heading", name="Compare")).to_be_visible()
 
 
 async def send_repository(stack: Stack, folder: Path) -> str:

@@ -10,9 +10,9 @@ from store import keys
 from store.keys import Right
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.conversations.talk import Gate
-from tests.behaviour.supervision.people import AGENTS, bash
+from tests.behaviour.supervision.people import AGENTS
 from tests.support.launch import TESTER
-from tests.support.stack import Stack, calls
+from tests.support.stack import Stack
 
 pytestmark = needs_browser
 
@@ -82,34 +82,6 @@ async def test_page_continues_after_the_api_was_killed(stack: Stack, opened: Ope
         await expect(other.locator("[data-status=completed]").first).to_be_visible()
         await expect(other.locator("[data-status=working]")).to_have_count(0)
         await expect(other.locator("main > .problem")).to_have_text("")
-
-
-async def test_rerun_from_a_step_and_the_first_difference(stack: Stack, opened: Opener) -> None:
-    task_id = await stack.submit(calls(bash("echo one")))
-    await stack.wait(task_id)
-    page = await opened(f"{stack.url}/#/tasks/{task_id}")
-    await page.locator(".step-row").nth(1).click()
-    await page.locator("[data-rerun]").click()
-    await page.get_by_label("Result of bash, call 0 of step 1").fill("another result")
-    await page.get_by_label("Rules added").fill("no bash")
-    await page.get_by_role("dialog").get_by_role("button", name="Rerun").click()
-    await expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("The rules are not JSON")
-    await page.get_by_label("Rules added").fill("")
-    await page.get_by_role("dialog").get_by_role("button", name="Rerun").click()
-    await page.wait_for_url(lambda url: task_id not in url)
-    again = page.url.rsplit("/", 1)[1]
-    await stack.wait(again)
-    await page.get_by_role("button", name="Compare…").click()
-    wanted = page.get_by_label("Id, or text of the title")
-    await wanted.fill(f"no title has {again}")
-    await expect(page.get_by_text("There is no other task like this.")).to_be_visible()
-    await wanted.fill(task_id)
-    await expect(page.locator(f'dialog a[href="#/compare/{again}/{task_id}"]')).to_be_visible()
-    await page.keyboard.press("Escape")
-    await page.keyboard.press("Escape")
-    await page.get_by_label("More").click()
-    await page.get_by_role("link", name="Compare with the original").click()
-    await expect(page.locator("main .banner")).to_contain_text("difference")
 
 
 async def test_home_filters_shows_why_a_task_failed_and_what_today_costs(stack: Stack, opened: Opener) -> None:
