@@ -43,13 +43,10 @@ AGENTS = [
     agent(
         "strict", "helper", "scribe", permissions=[{"permission": "delegation", "pattern": "scribe", "action": "deny"}]
     ),
-    agent("arranger", "helper", tools=[]),
     agent("third", "helper", permissions=[ALLOWED], max_depth=3),
     agent("second", "third", "helper", permissions=[ALLOWED], max_depth=3),
     agent("first", "second", "helper", max_depth=3),
-    agent("narrow", "helper", permissions=[ALLOWED]),
     agent("tight", "second", max_depth=2),
-    agent("broad", "narrow"),
     agent("inquirer", mode="subagent", may_ask=True, permissions=[{"permission": "bash", "action": "ask"}]),
     agent("patron", {"agent": "inquirer", "may_ask": True}),
     agent("boss", mode="primary"),

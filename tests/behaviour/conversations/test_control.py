@@ -24,7 +24,7 @@ from tests.behaviour.conversations.talk import (
     steer,
     task,
 )
-from tests.support.stack import Stack, eventually, of_type
+from tests.support.stack import Stack, of_type
 
 scene = Scenes(at_once=5)
 
@@ -134,26 +134,6 @@ async def test_every_open_call_ends_before_the_last_event_and_the_next_turn_is_v
     assert after.status is Status.COMPLETED and after.parent_session_id == talk.id
 
 
-async def test_stop_at_the_same_time_as_a_subagents_result_ends_the_session_normally(team: Stack) -> None:
-    """The result is being written, which takes long: the ending waits for that write, and is the session's own."""
-    gate = Gate()
-    talk = await Talk.begin(team, chain([task(gate.then())]))
-    await team.seen((await talk.child()).id, "tool_called")
-    async with team.pool.acquire() as connection, connection.transaction():
-        await connection.execute("SELECT 1 FROM tool_calls WHERE session_id = $1 FOR UPDATE", talk.id)
-        gate.open()
-
-        async def waits() -> bool:
-            held = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%commit_tool%'"
-            return bool(await team.pool.fetchval(held))
-
-        await eventually(waits, pause=0.05, what="the result waits to be written")
-        await team.cancel(talk.id)
-    ended = await talk.ended(talk.id)
-    assert (ended.status, ended.reason) == (Status.CANCELLED, "caller_cancel")
-    await team.session(talk.id).result()  # the workflow's own result, not one written by a sweep
-
-
 @scene
 async def promoted(stack: Stack) -> tuple[Talk, str, SessionRow, list[int]]:
     gate = Gate()
@@ -242,9 +222,11 @@ async def test_interrupting_a_conversation_reaches_every_live_session(team: Stac
     assert len(await talk.mail(pending_only=True)) == 2  # the outcome of the blocking child was for its parent only
 
 
-async def waiting_for_a_person(stack: Stack, call: Call, answer: Any) -> tuple[Talk, SessionRow, list[str], str]:
+@scene
+async def waiting_for_a_person(stack: Stack) -> tuple[Talk, SessionRow, list[str], str]:
     """A background subagent waits for a person; it is sent another task meanwhile, and then the person answers."""
-    talk = await Talk.done(stack, chain([async_delegate("inquirer", chain([call]))], last="Off."), "patron")
+    asks = chain([("ask_user", {"question": "Which port?"})])
+    talk = await Talk.done(stack, chain([async_delegate("inquirer", asks)], last="Off."), "patron")
     child = await talk.child()
     await stack.seen(child.id, "input_required")
     assert await talk.mail() == [] and (await talk.try_fire()).status_code == 422
@@ -253,31 +235,16 @@ async def waiting_for_a_person(stack: Stack, call: Call, answer: Any) -> tuple[T
     open_ones = await stack.http.get("/input-requests", params={"conversation_id": talk.id})
     [request] = open_ones.json()["items"]
     assert request["session_id"] == child.id and await talk.mail() == []
-    answered = {"response_to": request["id"], "input": answer}
+    answered = {"response_to": request["id"], "input": "8080"}
     assert (await stack.http.post(f"/tasks/{child.id}/input", json=answered)).status_code == 202
     await talk.posted(1)
     return talk, waiting, texts, request["kind"]
 
 
-@scene
-async def waiting_for_an_answer(stack: Stack) -> tuple[Talk, SessionRow, list[str], str]:
-    return await waiting_for_a_person(stack, ("ask_user", {"question": "Which port?"}), "8080")
-
-
-@scene
-async def waiting_for_an_approval(stack: Stack) -> tuple[Talk, SessionRow, list[str], str]:
-    return await waiting_for_a_person(stack, ("bash", {"command": "echo 80$((80))"}), {"approved": True})
-
-
 @pytest.mark.proves("D8")
-@pytest.mark.parametrize(
-    ("scene", "kind"),
-    [(waiting_for_an_answer, "clarification"), (waiting_for_an_approval, "tool_approval")],
-    ids=["question", "approval"],
-)
-async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: Stack, scene: Any, kind: str) -> None:
-    talk, waiting, _, asked_for = await scene(team)
-    assert waiting.status is Status.INPUT_REQUIRED and asked_for == kind
+async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: Stack) -> None:
+    talk, waiting, _, asked_for = await waiting_for_a_person(team)
+    assert waiting.status is Status.INPUT_REQUIRED and asked_for == "clarification"
     [message] = await talk.mail()
     child = await talk.session(waiting.id)
     assert (message.source_session_id, message.source_type) == (child.id, "subagent_result")
@@ -288,7 +255,7 @@ async def test_subagent_that_waits_for_a_person_is_not_posted_as_finished(team: 
 async def test_waiting_subagent_keeps_its_place_and_its_id(team: Stack) -> None:
     """A thread has one unfinished attempt at a time: a second dispatch conflicts, even while the first one waits for a
     person. The answer continues the same attempt."""
-    talk, waiting, texts, _ = await waiting_for_an_answer(team)
+    talk, waiting, texts, _ = await waiting_for_a_person(team)
     assert texts == [
         f"'inquirer' is still running (session: {waiting.id}). "
         "Wait for its outcome, or send it a message with steer_subagent."

@@ -183,33 +183,6 @@ async def test_a_lost_subagent_still_has_an_outcome(team: Stack) -> None:
     assert (await talk.ended(again)).status is Status.COMPLETED
 
 
-@pytest.mark.proves("D5", "F-05")
-async def test_next_worker_soon_writes_what_a_dead_one_was_writing(team: Stack) -> None:
-    """It dies in the short activity that opens a session; waiting for the activity's timeout would take too long."""
-    talk = await Talk.done(team, chain([async_task(say("Part."))], last="Off."))
-    await talk.posted(1)
-    worker = team.pid("worker")
-    async with team.pool.acquire() as connection, connection.transaction():
-        await connection.execute("SELECT 1 FROM conversations WHERE id = $1 FOR UPDATE", talk.id)
-        asked = asyncio.create_task(talk.try_fire())
-        await eventually(lambda: _waits_for_lock(team), what="the fire is being written down")
-        await team.kill("worker")
-    await team.back("worker", worker)
-    await eventually(lambda: _over(talk), seconds=40, what="the fire was decided and has ended")
-    assert (await asked).status_code in (202, 503)
-    await each_once(talk)
-    assert len(await talk.delivered_sources()) == 1
-
-
-async def _over(talk: Talk) -> bool:
-    return await _delivered(talk) and all(row.status.terminal for row in await talk.sessions())
-
-
-async def _waits_for_lock(stack: Stack) -> bool:
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%accept_session%'"
-    return bool(await stack.pool.fetchval(waiting))
-
-
 @asynccontextmanager
 async def second_api(stack: Stack, log: Path) -> AsyncIterator[str]:
     """Start another API process of the same stack."""

@@ -1,32 +1,17 @@
 """Fire: atomic, once, refused without side effects; messages that no commit used return to the mailbox."""
 
 import asyncio
-import os
 import time
 from collections import Counter
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from agents.loader import load_prices
-from api.conversations.bodies import FireBody
-from api.conversations.fire import fire as fire_now
-from api.http.auth import Call, account_caller
-from api.http.idempotency import IdempotencyKey
-from api.services import Services
-from domain.conversations.requests import Fire, Fired
-from domain.errors import TooMany, Unavailable
-from domain.ids import new_id
-from domain.sealing import KeyRing
-from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Status
 from store.sessions import SessionRow
-from store.variables import SharedVariables
 from tests.behaviour.conversations.talk import Gate, Scenes, Talk, async_task, chain, say
 from tests.support.stack import Stack, eventually
-from workflows.client import WorkflowClient
 
 scene = Scenes(at_once=4)
 PROBLEM = "urn:errand:problem:"
@@ -159,42 +144,3 @@ async def test_a_repeated_fire_is_answered_and_not_repeated(team: Stack) -> None
     again = await team.http.post(f"/conversations/{talk.id}/fire", json={}, headers=keyed)
     assert (again.status_code, again.json()) == (202, first.json())
     assert len([row for row in await talk.sessions() if row.trigger == "fire"]) == 1
-
-
-class LostAnswer(WorkflowClient):
-    """The conversation accepts the fire, and then its answer is lost."""
-
-    async def fire(self, tenant: str, conversation_id: str, fire: Fire) -> Fired:
-        await super().fire(tenant, conversation_id, fire)
-        raise Unavailable
-
-
-@pytest.mark.proves("F-15")
-@pytest.mark.exactly_once
-async def test_recorded_fire_is_accepted_although_its_update_got_no_answer(team: Stack) -> None:
-    talk = await with_outcomes(team, 1)
-    services = cast(
-        Services,
-        SimpleNamespace(
-            settings=team.settings,
-            pool=team.pool,
-            prices=load_prices(team.settings.prices_file, team.settings.model_providers),
-            keys=KeyRing(),
-            shared_variables=SharedVariables(KeyRing(), {}),
-            workflows=LostAnswer(team.client, team.settings.task_queue),
-        ),
-    )
-    turn = await fire_now(Call(services, account_caller(os.geteuid())), talk.id, FireBody(), IdempotencyKey(None, ""))
-    assert (await talk.ended(turn.handle.session_id)).status is Status.COMPLETED
-    assert {message.delivered_to for message in await talk.mail()} == {turn.handle.session_id}
-
-
-async def test_a_fire_counts_as_a_live_task_of_its_key(team: Stack) -> None:
-    talk = await with_outcomes(team, 1)
-    root = await talk.session(talk.id)
-    session = NewSession.continuing(root).model_copy(update={"trigger": Trigger.FIRE, "created_by": "a key"})
-    workflow_client = WorkflowClient(team.client, team.settings.task_queue)
-    fire = Fire(request_id=new_id(), session_id=new_id(), session=session, live_quota=0)
-    with pytest.raises(TooMany):
-        await workflow_client.fire("default", talk.id, fire)
-    assert len(await talk.mail(pending_only=True)) == 1 and len(await talk.sessions()) == 2

@@ -231,17 +231,6 @@ async def test_four_kinds_of_session_execute_in_one_way(team: Stack) -> None:
     assert result.s2.workspace_id == result.s1.workspace_id
 
 
-@pytest.mark.proves("S0-16", "S0-B04")
-async def test_the_main_thread_may_change_its_agent(team: Stack) -> None:
-    talk = await Talk.done(team, say("Hello."), "lead")
-    second = await talk.ended(await talk.say(say("Here is another."), agent="boss"))
-    third = await talk.ended(await talk.say(say("And on.")))
-    assert [second.agent, third.agent] == ["boss", "boss"]  # a turn without an agent uses the latest one
-    assert (second.parent_session_id, third.parent_session_id) == (talk.id, second.id)
-    shown = await talk.shown("/turns")
-    assert [turn["agent"] for turn in shown["items"]] == ["lead", "boss", "boss"]
-
-
 @pytest.mark.proves("S0-B42", "S0-19")
 async def test_a_subagent_stays_the_agent_it_was(team: Stack) -> None:
     talk = await Talk.done(team, chain([async_delegate("ann", say("One."), agent="helper")], [gather("$0")]))

@@ -17,12 +17,11 @@ from tests.behaviour.conversations.talk import (
     async_task,
     chain,
     gather,
-    result_of,
     say,
     slow,
 )
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
-from tests.support.stack import Stack, eventually, of_type
+from tests.support.stack import Stack, eventually
 
 scene = Scenes(at_once=5)
 EXPLICIT = {"parent_communication": "explicit"}
@@ -163,51 +162,6 @@ async def test_recipient_is_the_spawner_of_this_session_even_after_a_resume(team
     assert depths == {"first": 0, "second": 1, "third": 2, "helper": 3}
     assert len({row.thread_id for row in rows}) == 4  # the thread was resumed; no new one was started
     assert max(row.depth for row in rows if row.spawned_by and by_id[row.spawned_by].parent_session_id) == 3
-
-
-@scene
-async def read_and_woken(stack: Stack) -> Talk:
-    """An outcome that was read by a result tool does not also arrive as a message."""
-    steps: list[list[Call]] = [[async_task(say("Once."))], [gather("$0")], [result_of("$0")]]
-    talk = await Talk.begin(stack, chain(*steps), "waker")
-    await talk.rest()
-    await asyncio.sleep(0.5)
-    return talk
-
-
-@pytest.mark.proves("F-15")
-async def test_outcome_that_was_read_wakes_nobody(team: Stack) -> None:
-    talk = await read_and_woken(team)
-    [root, child] = await talk.sessions()
-    assert await talk.delivered_sources() == [] and (await talk.mail())[0].delivered_to == root.id
-    assert (await talk.output()).count("Once.") == 2 and child.status is Status.COMPLETED
-    assert len(of_type(await team.events(root.id), "step_started")) == 4
-
-
-@scene
-async def woken_in_vain(stack: Stack) -> tuple[Talk, SessionRow, SessionRow]:
-    """The woken session fails: the outcome waits in the mailbox, and nothing is retried automatically."""
-    gate = Gate()
-    talk = await Talk.done(stack, chain([async_task(gate.then("The words. [[fault:400]]"))], last="Off."), "waker")
-    gate.open()
-    await talk.posted(1)
-
-    async def woken() -> SessionRow | None:
-        return next((row for row in await talk.sessions() if row.trigger == "async_subagent_result"), None)
-
-    failed = await talk.ended((await eventually(woken, what="the wake-up")).id)
-    await asyncio.sleep(1)
-    assert (await talk.mail())[0].delivered_to is None and len(await talk.sessions()) == 3
-    await talk.reword((await talk.child()).id, " [[fault:400]]", "")
-    return talk, failed, await talk.fire()
-
-
-@pytest.mark.exactly_once
-async def test_an_outcome_whose_consumer_failed_is_pending_again(team: Stack) -> None:
-    talk, failed, fired = await woken_in_vain(team)
-    assert failed.status is Status.FAILED and fired.status is Status.COMPLETED
-    assert (await talk.mail())[0].delivered_to == fired.id
-    assert "The words." in (await talk.prompts(fired.id))[0]
 
 
 @scene
