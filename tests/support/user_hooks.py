@@ -111,12 +111,6 @@ async def signs(moment: BeforeReply, state: ThreadState) -> HookReply | None:
     return HookReply(text=f"{moment.text} Yours.") if moment.text else None
 
 
-async def ponders(moment: BeforeReply, state: ThreadState) -> HookReply:
-    await state.set_status("pondering")
-    await asyncio.sleep(50)
-    return HookReply(text="Pondered.")
-
-
 async def queues_once(moment: Moment, state: ThreadState) -> None:
     """Only once for each thread, because the end of the turn that this starts calls the hook again."""
     try:
@@ -130,7 +124,6 @@ HOOKS = [
     SessionHook(name="queues_once", point=HookPoint.ON_END, run=queues_once),
     SessionHook(name="instructs", point=HookPoint.AFTER_SYSTEM_MESSAGE, run=instructs),
     SessionHook(name="signs", point=HookPoint.BEFORE_REPLY, run=signs),
-    SessionHook(name="ponders", point=HookPoint.BEFORE_REPLY, run=ponders, timeout_s=60),
     SessionHook(name="forgets", point=HookPoint.FILTER_MESSAGES, run=forgets),
     SessionHook(name="shortens", point=HookPoint.BEFORE_RESULT, run=shortens),
     SessionHook(name="rewrites", point=HookPoint.ON_MESSAGE, run=rewrites),

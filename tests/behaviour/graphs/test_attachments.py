@@ -38,9 +38,6 @@ async def family(stack: Stack) -> None:
     quits = {"calls": [call("give_up", reason="No rain, see ./out.txt.", files=["out.txt"])]}
     loser = prompt("at_loser", works, quits, tools=("bash", declared_tool("give_up", "reason", "files")))
     await define(stack, "at_failing", loser, approver, **{**sides, "side_a": {"session_fail": FAIL}})
-    sends = {"calls": [call("notify_parent", content="See out.txt.", needs_answer=False, attachments=["out.txt"])]}
-    reporter = prompt("at_reports", works, sends, "Done.", tools=("bash",))
-    await define(stack, "at_reporter", reporter, approver, **sides)
     waits = {"calls": [call("wait_for", path=str(GATE.path))]}
     waiting = prompt("at_waits", waits, works, "A draft.", tools=("bash", "wait_for"))
     await define(stack, "at_waiting", waiting, approver, **sides)
@@ -52,8 +49,6 @@ async def family(stack: Stack) -> None:
         "at_patient": {"name": "at_waiting", "blocking": False, "resumable": True},
         "at_mapped": {"name": "at_typed", "init_user_message_property": "brief", "init_attachments_property": "papers"},
         "at_keeper": {"name": "at_pair", "resumable": True},
-        "at_sharing": {"name": "at_pair", "environment": "inherit"},
-        "at_quiet": {"name": "at_reporter", "resumable": {"parent_communication": "explicit"}},
     }
     rules = [
         {"permission": "read_file", "pattern": f"{folder}/*", "action": action}
@@ -177,14 +172,6 @@ async def test_files_sent_to_a_running_subagent_arrive_before_the_message(stack:
              JOIN workspaces w ON w.tenant = m.tenant AND w.id = m.conversation_id WHERE m.conversation_id = $1""",
         talk.id,
     )
-
-
-async def test_shared_workspace_keeps_the_paths(stack: Stack) -> None:
-    pair = ("at_pair", {"message": "Look at drafts/oak.txt.", "attachments": ["drafts/oak.txt"]})
-    talk = await Talk.done(stack, chain([WRITES], [pair]), "at_sharing")
-    [child] = await talk.children()
-    assert child.workspace_id == talk.id and "acorn" in (await outputs(stack, child.id))[0]
-    assert await talk.prompts(child.id) == ["Look at drafts/oak.txt.\n\nAttachments:\n- drafts/oak.txt"]
 
 
 REFUSED = {

@@ -168,36 +168,6 @@ async def _reached(connection: Connection, query: str, count: int) -> bool:
     return bool(await connection.fetchval(query) >= count)
 
 
-async def test_hostile_definitions_are_refused_in_time(stack: Stack) -> None:
-    many = [{"name": f"agent-{number}"} for number in range(10_000)]
-    layers = [[f"bg-{new_id()[-6:]}-{layer}-{place}" for place in range(4)] for layer in range(9)]
-    hostile: list[Any] = [
-        None,
-        [],
-        "x",
-        {**agent("bg_hostile"), "subagent_tools": many},
-        {**agent("bg_hostile"), "subagents": [f"agent-{number}" for number in range(10_000)]},
-        {**agent("bg_hostile"), "name": "x" * 100_000},
-        {**agent("bg_hostile"), "handoffs": None, "env": None, "prompts": None, "side_a": None, "name": None},
-        {**agent("bg_hostile"), "prompts": {"x": None}},
-        {**agent("bg_hostile"), "tools": [{"name": None}, {}, None]},
-    ]
-    for definition in hostile:
-        answer = await stack.http.put(
-            "/agents/bg_hostile", content=json.dumps(definition), headers={"Content-Type": "application/json"}
-        )
-        assert answer.status_code in (400, 422), answer.text[:500]
-        assert len(answer.content) < 100_000 and len(answer.json().get("errors", [])) <= 50
-    # in a graph with many paths through immediate subagents, each agent is checked once
-    for below, names in zip([[], *reversed(layers[1:])], reversed(layers), strict=True):
-        for name in names:
-            definition = {**starts(name, *below), "variables": {} if below else {"TOWN": {"description": "a town"}}}
-            assert (await stack.http.put(f"/agents/{name}", json=definition)).is_success
-    # the same holds when a task is submitted
-    refused = await stack.http.post("/tasks", json={"input": "Go.", "agent": layers[0][0]}, timeout=5)
-    assert (refused.status_code, refused.json()["type"]) == (422, "urn:errand:problem:missing-variables")
-
-
 APPROVE = declared_tool("approve", "summary")
 STOP = {"session_stop": {"name": "approve", "message_property": "summary"}}
 

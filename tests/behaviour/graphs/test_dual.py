@@ -153,14 +153,3 @@ async def test_max_session_turns_ends_the_session_with_a_summary(stack: Stack) -
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"], record["error"]["type"]) == ("failed", "step_limit", "max_steps")
     assert len(await stack.asked(task_id)) == 5  # two turns of each side and the summary
-
-
-async def test_a_binding_whose_call_failed_ends_nothing(stack: Stack) -> None:
-    wrong = {"calls": [call("approve", summary="Take it.", files=["../outside"])]}
-    a = prompt("wrong-a", wrong, {"calls": [call("approve", summary="Without files.")]}, tools=(APPROVE,))
-    await define(stack, "wrong", a, prompt("wrong-b", "Never."), side_a=STOP)
-    task_id = await stack.submit("Hand it over.", agent="wrong")
-    assert (await stack.wait(task_id))["status"] == "completed"
-    assert (await stack.result(task_id))["output"] == "Without files."
-    states = [event["state"] for event in of_type(await stack.events(task_id), "tool_returned")]
-    assert states == ["failed", "ok"]

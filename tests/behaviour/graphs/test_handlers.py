@@ -93,26 +93,6 @@ async def test_handler_that_fails_ends_its_session(stack: Stack, handler: str, k
     assert "secret-of-an-exception" not in json.dumps(await stack.events(task_id)) + history
 
 
-async def test_panel_of_three_whose_chair_picks_the_next_speaker(stack: Stack) -> None:
-    task_id = await stack.submit("Should we build it?", agent="panel")
-    record = await stack.wait(task_id)
-    assert (record["status"], record["reason"]) == ("completed", "goal_reached"), record
-    events = await stack.events(task_id)
-    # the sceptic addressed the pragmatist; all others speak in turn
-    order = [event["message"].split()[0] for event in of_type(events, "progress")]
-    assert order == ["optimist", "sceptic", "pragmatist", "optimist", "sceptic", "pragmatist"]
-    output = (await stack.result(task_id))["output"]
-    assert "Agreed: one team, one week" in output and output.index("optimist:") < output.index("sceptic:")
-    children = (await stack.http.get(f"/conversations/{task_id}")).json()["children"]
-    assert [(one["name"], one["resumable"]) for one in children] == [
-        ("optimist", True),
-        ("sceptic", True),
-        ("pragmatist", True),
-    ]
-    sessions = await stack.pool.fetch("SELECT thread_id FROM sessions WHERE spawned_by = $1", task_id)
-    assert len(sessions) == 6 and len({row["thread_id"] for row in sessions}) == 3
-
-
 async def test_two_agents_converse_over_many_turns_addressed_by_key(stack: Stack) -> None:
     """Each agent has its own thread, which is addressed by name, and receives the new messages of the other."""
     hand_in: dict[str, Any] = {"side_b": {"handler": "hand_in"}, "expose_as_tool": True}

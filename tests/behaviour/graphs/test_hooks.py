@@ -41,7 +41,6 @@ async def family(stack: Stack) -> None:
         agent("hk_child", hooks=["reports"], prompt="[[script:say text=Done.]]", **reports),
         agent("hk_lead", subagent_tools=[{"name": "hk_child", "blocking": False}]),
         agent("hk_shaped", hooks=SHAPES, subagent_tools=CHILD),
-        agent("hk_ponders", hooks=["ponders"]),
         agent("hk_failing", hooks=[one for one in FAILS if one != "fails.before_tool"], subagent_tools=CHILD),
         agent("hk_gone", hooks=["guards"]),
         agent("hk_inline", hooks=NOTES, mode="subagent"),
@@ -134,22 +133,6 @@ async def test_hooks_of_an_inline_delegate_run_and_a_recorded_rerun_repeats_none
     again = await talk.ended(answer.json()["task_id"])
     history = (await stack.session(again.id).fetch_history()).to_json()
     assert again.status == "completed" and '"run_hooks"' not in history and len(await noted(stack, row)) == len(seen)
-
-
-async def test_reply_interrupted_by_a_stop_is_stored_unchanged_without_hooks(stack: Stack) -> None:
-    talk = await Talk.begin(stack, "[[script:say words=300 delay=0.1]]", "hk_ponders")
-    later = await Talk.begin(stack, "[[script:say text=Done.]]", "hk_ponders")
-    await talk.speaking(talk.id)
-    await stack.seen(later.id, "progress", message="pondering")
-    for one in (talk, later):
-        await stack.cancel(one.id)
-    cut, whole = await talk.ended(talk.id), await later.ended(later.id)
-    assert (cut.status, whole.status) == ("cancelled", "cancelled")
-    # the unfinished reply is kept, and the hook, which would have taken a minute, was not called
-    assert cut.output and "Pondered." not in cut.output
-    assert of_type(await stack.events(talk.id), "progress", "hook_failed") == []
-    # the whole reply was paid for, and it is neither lost nor delayed
-    assert whole.output == "Done." and (await stack.record(later.id))["usage"]["llm_calls"] == 1
 
 
 @pytest.mark.proves("S4-B12")  # failing hooks; the effects of hooks are tested above

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.together
 
 STOP = {"name": "approve", "message_property": "summary"}
 APPROVE = declared_tool("approve", "summary")
-DESK = ["im_lead", "im_keeper", "im_single"]
+DESK = ["im_keeper", "im_single"]
 RETURNED = "Subagent (reference: {}) has returned the following result:\n\n{}"
 VARIABLES = {
     name: {"description": "For the tests.", "required": False} for name in ("WHO", "WHAT", "TOKEN", "WITH_SCOUT")
@@ -28,17 +28,8 @@ async def family(stack: Stack) -> None:
     scouting = prompt("im_scouting", "Nothing new.")
     token = {"TOKEN": {"description": "For this thread alone.", "required": False, "scoped": True}}
     await define(stack, "im_scout", scouting, approving, **sides, variables=token)
-    # a child whose prompt starts a child
-    nested = prompt("im_nested", "Done.", subagent_tools=[{"name": "im_scout", "immediate": True}])
-    await define(stack, "im_leader", nested, approving, **sides)
-    # a child whose second side starts a child
-    second = {**approving, "name": "im_second", "subagent_tools": [{"name": "im_scout", "immediate": True}]}
-    await define(stack, "im_late", scouting, second, **sides)
     configured: dict[str, dict[str, Any]] = {
         "im_lead": {"name": "im_scout", "immediate": True},
-        "im_hider": {"name": "im_scout", "immediate": True, "hidden": True},
-        "im_chief": {"name": "im_leader", "immediate": True},
-        "im_waits_not": {"name": "im_scout", "immediate": True, "blocking": False},
         "im_switched": {"name": "im_scout", "immediate": True, "optional": "WITH_SCOUT"},
         "im_keeper": {
             "name": "im_scout",
@@ -50,8 +41,8 @@ async def family(stack: Stack) -> None:
     desk = agent("im_desk", expose_as_tool=True)
     assert (await stack.http.put("/agents/im_desk", json=desk)).is_success
     for name, config in configured.items():
-        fields = agent(name, subagent_tools=[config], variables=VARIABLES, expose_as_tool=True, max_depth=3)
-        fields["handoffs"] = ["im_desk"] if name in ("im_keeper", "im_single") else []
+        fields = agent(name, subagent_tools=[config], variables=VARIABLES, expose_as_tool=True)
+        fields["handoffs"] = ["im_desk"] if name in DESK else []
         answer = await stack.http.put(f"/agents/{name}", json=fields)
         assert answer.is_success, answer.text
     assert (await stack.http.put("/agents/im_desk", json={**desk, "handoffs": DESK})).is_success
@@ -80,24 +71,6 @@ async def test_immediate_subagent_runs_before_the_first_model_step_and_its_resul
     assert record["usage"]["llm_calls"] == 1
 
 
-@pytest.mark.proves("S4-17")
-async def test_immediate_subagents_of_immediate_subagents_start_too(stack: Stack) -> None:
-    talk = await Talk.done(stack, say("Fine. im-two"), "im_chief")
-    child, below = sorted(await talk.children(), key=lambda row: row.depth)
-    assert (child.agent, below.agent, below.spawned_by, below.depth) == ("im_leader", "im_scout", child.id, 2)
-
-
-@pytest.mark.proves("S4-17")
-async def test_handoff_starts_the_immediate_subagents_of_the_agent_that_takes_over(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([("im_lead", {})], last="Taken over. im-three"), "im_desk")
-    [child] = await talk.children()
-    assert child.agent == "im_scout"
-    request = (await asked(stack, "im-three"))[-1]
-    assert RETURNED.format(child.thread_id, "Looked around.") in json.dumps(request["messages"]).encode().decode(
-        "unicode_escape"
-    )
-
-
 @pytest.mark.parametrize("keeper", ["im_keeper", "im_single"])
 @pytest.mark.exactly_once
 async def test_existing_instance_is_not_created_again_by_a_second_handoff(stack: Stack, keeper: str) -> None:
@@ -111,19 +84,6 @@ async def test_existing_instance_is_not_created_again_by_a_second_handoff(stack:
         ("im_desk", "ok"),
         (keeper, "ok"),
     ]
-
-
-async def test_hidden_subagent_starts_and_is_no_tool(stack: Stack) -> None:
-    steps = chain([("im_scout", {"message": "Again."})], last="Tried. im-four")
-    talk = await Talk.done(stack, steps, "im_hider")
-    assert len(await talk.children()) == 1  # only the immediate one
-    returned = of_type(await stack.events(talk.id), "tool_returned")
-    assert [(one["state"], "no tool 'im_scout'" in one["preview"]) for one in returned] == [
-        ("ok", False),
-        ("failed", True),
-    ], returned
-    offered = [tool["name"] for tool in (await first_request(stack, "im-four"))["tools"]]
-    assert "im_scout" not in offered
 
 
 @pytest.mark.proves("S4-16")

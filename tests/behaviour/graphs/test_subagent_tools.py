@@ -20,11 +20,7 @@ SUBAGENTS: dict[str, Any] = {
     "st_lead": {"name": "st_pair"},
     "st_later": {"name": "st_pair", "blocking": False},
     "st_unlucky": {"name": "st_failing", "blocking": False},
-    "st_halved": {"name": "st_halfway"},
-    "st_stopped": {"name": "st_wordy"},
-    "st_stopped_later": {"name": "st_wordy", "blocking": False},
     "st_keeper": {"name": "st_pair", "resumable": {"max_instances": 2}},
-    "st_single": {"name": "st_pair", "resumable": {"max_instances": 1}},
     "st_patient": {"name": "st_pair", "blocking": False, "resumable": True},
     "st_mute": {"name": "st_failing", "blocking": False, "resumable": {"parent_communication": "explicit"}},
     "st_quiet": {"name": "st_reporter", "blocking": False, "resumable": {"parent_communication": "explicit"}},
@@ -61,9 +57,6 @@ async def family(stack: Stack) -> None:
     assert (await stack.http.put("/agents/st_closer", json=closer)).is_success
     quits = prompt("st_quits", {"calls": [call("give_up", reason="No paper.")]}, tools=(give_up,))
     await define(stack, "st_failing", quits, reviewer, **{**sides, "side_a": {"session_fail": FAIL}})
-    half = prompt("st_half", {"text": "Half a page.", "calls": [call("list_files")]}, tools=("list_files",))
-    await define(stack, "st_halfway", half, reviewer, **sides)
-    await define(stack, "st_wordy", prompt("st_words", "word " * 400, delay=0.2), reviewer, **sides)
     reports = prompt(
         "st_reports",
         {"calls": [call("set_status", status="half done")]},
@@ -224,22 +217,6 @@ async def test_instances_beyond_the_maximum_are_refused_with_the_names_of_the_ex
     assert "subagent_message" in results[2] and len(await talk.children()) == 2
 
 
-@pytest.mark.proves("S4-21")
-async def test_second_instance_where_one_is_allowed_is_refused(stack: Stack) -> None:
-    steps = chain([create("ann")], [create("ben", "And this.")], [message("ann")])
-    talk = await Talk.done(stack, steps, "st_single")
-    _, refused, _ = await talk.results()
-    assert refused == (
-        "There is 1 instance of 'st_pair', as many as there may be: ann. "
-        "Send a message to it with subagent_message instead. Nothing was started."
-    )
-    returned = of_type(await stack.events(talk.id), "tool_returned")
-    assert [one["state"] for one in returned] == ["ok", "failed", "ok"]
-    first, second = await talk.children()
-    assert second.thread_id == first.thread_id and await talk.prompts(second.id) != ["And this."]
-    assert [entry["name"] for entry in await children_of(talk)] == ["ann"]
-
-
 @pytest.mark.proves("S4-20")
 async def test_subagent_that_is_not_resumable_cannot_be_addressed(stack: Stack) -> None:
     agents = agent("st_both", subagent_tools=[{"name": "st_pair"}, {"name": "st_typed", "resumable": True}])
@@ -318,17 +295,3 @@ async def test_optional_subagent_is_offered_only_if_its_variable_is_true(stack: 
     later = await talk.say(chain([message("ann")]))
     assert "There is no subagent 'st_typed' for you." in (await talk.results(later))[0]
     assert len(await talk.children()) == 3
-
-
-async def test_unexpected_error_is_a_tool_error(stack: Stack) -> None:
-    """A schema is used that could not have been stored through the API."""
-    approve = declared_tool("approve", "summary")
-    pair = prompt("gu_a", "A draft."), prompt("gu_b", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
-    await define(stack, "gu_pair", *pair, side_b={"session_stop": STOP}, expose_as_tool=True)
-    lead = agent("gu_lead", subagent_tools=[{"name": "gu_pair"}])
-    assert (await stack.http.put("/agents/gu_lead", json=lead)).is_success
-    schema = '{"type": "object", "properties": {"message": {"type": 7}}}'
-    broken = "UPDATE agent_versions SET definition = jsonb_set(definition::jsonb, '{input_schema}', $1::jsonb)::text"
-    await stack.pool.execute(f"{broken} WHERE name = 'gu_pair'", schema)
-    talk = await Talk.done(stack, chain([("gu_pair", {"message": "Draft it."})]), "gu_lead")
-    assert "internal error (TypeError)" in (await talk.results())[0] and not await talk.children()

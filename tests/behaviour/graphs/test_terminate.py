@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.behaviour.conversations.talk import Gate, Talk, agent, chain, say
+from tests.behaviour.conversations.talk import Gate, Talk, agent, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.stack import Stack, eventually, of_type
 
@@ -109,14 +109,6 @@ async def test_tool_terminates_an_instance_whose_place_is_free_again_but_not_its
     await talk.rest()
     entries = (await talk.shown())["children"]
     assert [(one["name"], one["status"]) for one in entries] == [("ann", "terminated"), ("ben", "completed")]
-
-
-async def test_threads_of_others_and_roots_are_not_terminated(stack: Stack) -> None:
-    talk = await Talk.done(stack, say(), "te_lead")
-    root = await stack.http.post(f"/threads/{talk.id}/terminate")
-    assert (root.status_code, root.json()["type"]) == (409, "urn:errand:problem:not-a-subagent")
-    for unknown in ("01890000000000000000000000", "nonsense"):
-        assert (await stack.http.post(f"/threads/{unknown}/terminate")).status_code == 404
 
 
 @pytest.mark.proves("S4-32")

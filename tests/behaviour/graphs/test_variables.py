@@ -58,10 +58,8 @@ async def family(stack: Stack) -> None:
     env, below = dict.fromkeys(LEVELS[1:], "agent"), [{"name": "vt_level_child"}]
     levels = agent("vt_levels", env=env, subagent_tools=below, **needs(**defaults, **token))
     plain = needs(TOKEN={"description": "a key", "kind": "secret", "required": False}, REGION=region)
-    short = {name: {"description": "a short one", "kind": "secret"} for name in ("SHORT_1", "SHORT_2")}
     agents = [
         levels,
-        agent("vt_short", **needs(**short)),
         agent("vt_lead", subagent_tools=[{"name": "vt_pair", "resumable": {"max_instances": 1}}], **plain),
         agent("vt_once", subagent_tools=[{"name": "vt_pair"}]),
         agent("vt_hands", subagent_tools=[{"name": "vt_handed", "scoped_env": ["TOKEN", "NOTE"]}]),
@@ -168,39 +166,6 @@ async def test_subagent_starts_although_every_process_died_when_its_values_were_
 
     again = await give(stack, error, TOKEN="value-1", DEEP_KEY="value-2")
     assert again.json()["status"] == "started" and len(await talk.children()) == 1
-
-
-@pytest.mark.parametrize(
-    ("values", "pointers"),
-    [
-        ({"TOKEN": "value"}, ["/variables/DEEP_KEY"]),
-        ({"TOKEN": "value", "DEEP_KEY": "value", "OTHER": "x"}, ["/variables/OTHER"]),
-        ({"TOKEN": None, "DEEP_KEY": "value"}, ["/variables/TOKEN"]),
-    ],
-)
-async def test_values_that_do_not_fit_are_refused_and_change_nothing(
-    stack: Stack, values: dict[str, Any], pointers: list[str]
-) -> None:
-    talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
-    error = await waiting(stack, talk)
-    answer = await stack.http.post(error["endpoint"], json={"variables": values})
-    assert answer.status_code == 422, answer.text
-    assert [one["pointer"] for one in answer.json()["errors"]] == pointers
-    short = await give(stack, error, TOKEN="abc", DEEP_KEY="value")
-    assert (short.status_code, short.json()["type"]) == (422, "urn:errand:problem:secret-too-short")
-    assert (await stack.http.get(error["endpoint"])).json()["status"] == "open" and not await talk.children()
-
-
-async def test_only_an_open_conversation_can_use_a_request(stack: Stack) -> None:
-    talk = await Talk.done(stack, chain([("vt_pair", {"message": "Draft it."})], last="Off."), "vt_once")
-    error = await waiting(stack, talk)
-    values = {"variables": {"TOKEN": "value-1", "DEEP_KEY": "value-2"}}
-    await stack.pool.execute("UPDATE threads SET terminated_at = now() WHERE id = $1", talk.id)
-    late = await stack.http.post(error["endpoint"], json=values)
-    assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:thread-terminated")
-    assert (await stack.http.post(f"/conversations/{talk.id}/terminate")).is_success
-    late = await stack.http.post(error["endpoint"], json=values)
-    assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
 
 
 async def test_scoped_values_are_handed_over_by_name_and_reach_no_model(stack: Stack) -> None:
