@@ -1,27 +1,18 @@
 """Continue-as-new of sessions and of conversations: when the history is long nothing is lost or repeated, the deadline
 stays, steps are counted on, and decisions are kept."""
 
-import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
-from temporalio.client import WorkflowHandle
 
 from domain import wire
-from domain.conversations.requests import ClaimOutcomes, ConversationInput, ConversationState, Fire, InboxMessage
-from domain.errors import Unavailable
+from domain.conversations.requests import ConversationInput, ConversationState, Fire, InboxMessage
 from domain.ids import derive_id, new_id
 from domain.sessions.new_session import NewSession
-from domain.sessions.session import Status
-from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, gather, say, task
+from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, say, task
 from tests.support.own_worker import platform
 from tests.support.stack import Stack, eventually
 from workflows.client import WorkflowClient
@@ -173,34 +164,6 @@ async def test_a_request_is_answered_once_over_all_runs(own: Stack) -> None:
     assert set(mail.values()) == {other.session_id}
 
 
-async def test_endless_requests_do_not_delay_a_childs_end(own: Stack) -> None:
-    """The workflow is due to continue as new, but requests keep arriving; a child's end still reaches its parent."""
-    gate, workflow_client = Gate(), WorkflowClient(own.client, own.settings.task_queue)
-    talk = await Talk.begin(own, chain([async_task(gate.then("Through."))], [gather("$0", timeout_s=120)]))
-    child = await talk.child()
-    await own.seen(child.id, "tool_called")
-    going = True
-
-    async def ask() -> None:
-        while going:
-            with contextlib.suppress(Unavailable):  # the server limits concurrent requests; a refused one is repeated
-                await workflow_client.claim("default", talk.id, ClaimOutcomes(request_id=new_id(), by=talk.id, mail=[]))
-
-    storm = [asyncio.create_task(ask()) for _ in range(6)]
-    try:
-        history = own.client.get_workflow_handle(f"conversation/{talk.id}")
-        await eventually(lambda: _long(history), what="it should be renewed")
-        gate.open()
-        assert (await talk.ended(talk.id)).status is Status.COMPLETED
-    finally:
-        going = False
-        await asyncio.gather(*storm)
-
-
-async def _long(handle: "WorkflowHandle[Any, Any]") -> bool:
-    return (await handle.describe()).history_length > 80
-
-
 async def carried(own: Stack, talk: Talk) -> ConversationState | None:
     """Return the state that the previous run passed to the present one."""
     history = await own.client.get_workflow_handle(f"conversation/{talk.id}").fetch_history()
@@ -208,52 +171,6 @@ async def carried(own: Stack, talk: Talk) -> ConversationState | None:
     [start] = await own.client.data_converter.decode(given, [ConversationInput])
     state: ConversationState | None = start.carried
     return state
-
-
-async def test_renewed_conversation_carries_only_live_threads_and_others_can_be_continued(own: Stack) -> None:
-    gate = Gate()
-    talk = await Talk.done(own, chain([task(say("Red.")), async_task(gate.then("Late."))], last="Off."))
-    red = next(row for row in await talk.children() if row.output == "Red.")
-    while (state := await carried(own, talk)) is None or red.thread_id in state.threads:
-        await talk.ended(await talk.say(chain([task(say()) for _ in range(3)], last="Off.")))
-    late = next(row for row in await talk.children() if row.live)
-    assert {talk.id, late.thread_id} <= set(state.threads) and len(state.threads) <= 6
-    more = await talk.ended(await talk.say(chain([task("And once more.", task_id=red.id)])))
-    assert "My last answer is still: Red." in (more.output or "")
-    continued = (await talk.children(of=more.id))[0]
-    assert (continued.thread_id, continued.parent_session_id, continued.depth) == (red.thread_id, red.id, 1)
-    gate.open()
-    await talk.rest()
-
-
-@pytest.mark.proves("D4")
-async def test_a_reset_repeats_its_decisions_and_changes_nothing(own: Stack) -> None:
-    gate = Gate()
-    calls = [async_task(say("One.")), async_task(say("Two.")), async_task(gate.then("Three."))]
-    talk = await Talk.done(own, chain(calls, last="Off."))
-    await talk.posted(2)
-    before = {row.id: row.status for row in await talk.sessions()}
-    handle = own.client.get_workflow_handle(f"conversation/{talk.id}")
-    history = await handle.fetch_history()
-    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    first = next(event.event_id for event in history.events if event.event_type == completed)
-    await own.client.workflow_service.reset_workflow_execution(
-        ResetWorkflowExecutionRequest(
-            namespace=own.client.namespace,
-            workflow_execution=WorkflowExecution(workflow_id=f"conversation/{talk.id}"),
-            reason="to see what it does",
-            workflow_task_finish_event_id=first,
-            request_id=new_id(),
-        )
-    )
-    await eventually(lambda: agree(talk, 2), what="the reset run knows what is pending")
-    gate.open()
-    await talk.posted(3)
-    await eventually(lambda: agree(talk, 3), what="and what comes later")
-    assert set(before) == {row.id for row in await talk.sessions()}
-    fired = await talk.fire()
-    assert (await talk.prompts(fired.id))[0].count("[completed]") == 3
-    assert sorted(Counter(await talk.delivered_sources()).values()) == [1, 1, 1]
 
 
 async def changed(own: Stack, talk: Talk, before: str) -> bool:

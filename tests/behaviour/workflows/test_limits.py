@@ -39,20 +39,6 @@ def lateness(record: dict[str, Any]) -> timedelta:
     return datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["deadline"])
 
 
-async def test_ttl_does_not_run_while_a_session_is_queued(stack: Stack) -> None:
-    """It begins when the session does: one that waited longer than its ttl ends, and one that works longer fails."""
-    first = await stack.submit(calls(("bash", {"command": "sleep 5"})))
-    queued = []
-    for text in ("[[script:say text=answered]]", "[[script:say words=30]] [[fault:hang after=4]]"):
-        body = {"conversation_id": first, "input": text, "transport": "stream", "if_busy": "queue"}
-        answer = await stack.http.post("/conversations/run", json={**body, "config": {"ttl": 4_000}})
-        assert answer.status_code == 202, answer.text
-        queued.append(answer.json()["session_id"])
-    waited, hung = [await stack.wait(one) for one in queued]
-    assert (waited["status"], waited["reason"]) == ("completed", "goal_reached")
-    assert (hung["status"], hung["reason"]) == ("failed", "ttl")
-
-
 @pytest.mark.proves("S1-07", "D10")
 async def test_a_short_ttl_reaches_a_model_that_hangs_and_its_summary_fits(stack: Stack) -> None:
     record = await stack.run("[[script:say words=30]] [[fault:hang after=4]]", config={"ttl": 10_000})
@@ -96,10 +82,3 @@ async def test_hours_of_retries_end_at_the_deadline(stack: Stack) -> None:
     # the skipped time may pass the deadline before the timer fires, and then there is no summary
     assert (record["status"], record["reason"]) == ("failed", "ttl")
     assert len(of_type(await stack.events(task_id), "model_retry")) == 12  # every five minutes, up to the deadline
-
-
-@pytest.mark.together(False)
-async def test_final_summary_knows_the_task_even_if_no_turn_was_committed(stack: Stack) -> None:
-    record = await stack.run("[[script:say text=hello]] [[fault:529 retry_after=60]]", config={"ttl": 1_500})
-    assert record["reason"] == "ttl"
-    assert (await stack.result(record["task_id"]))["output"] == "hello"

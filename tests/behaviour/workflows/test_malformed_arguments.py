@@ -19,8 +19,6 @@ from domain.conversations.requests import EndedSession, PendingOutcome
 from domain.ids import new_id
 from domain.sessions.session import Reason, Status, StopRequest
 from tests.behaviour.conversations.talk import HANG
-from tests.behaviour.notifications.receivers import http_receiver
-from tests.behaviour.notifications.subscribers import Subscribers
 from tests.support.stack import Stack
 from workflows.client import WorkflowClient
 from workflows.registry import WORKFLOWS
@@ -151,20 +149,3 @@ async def test_as_many_undecodable_signals_as_temporal_takes_fail_no_workflow_ta
         assert (await stack.cancel(task_id)).status_code == 202
     assert (await stack.wait(task_id))["status"] == "cancelled"
     await unharmed(session)
-
-
-async def test_notification_delivery_survives_malformed_arguments(stack: Stack) -> None:
-    subscribers = Subscribers(stack)
-    async with http_receiver() as receiver:
-        receiver.answers["/"] = ["503 Service Unavailable"] * 50
-        made = await subscribers.subscribe(f"{receiver.url}/", events=["task_completed"])
-        await stack.run("[[script:say text=x]]")
-        pending = await subscribers.delivery(made, attempts=1)
-        handle = subscribers.workflow(pending)
-        await bombard(handle, wire.NOTIFICATION_DELIVERY)
-        receiver.answers["/"] = ["204 No Content"]
-        await handle.signal(wire.RESEND)
-        await subscribers.delivery(made, status="delivered")
-        await handle.result()
-        await unharmed(handle)
-        (await stack.http.delete(f"/subscriptions/{made['id']}")).raise_for_status()

@@ -75,15 +75,6 @@ async def test_permanent_errors_fail_the_session(stack: Stack, fault: str, error
     assert (await stack.events(record["task_id"]))[-1]["error"] == record["error"]["message"]
 
 
-@pytest.mark.proves("F-14")
-async def test_ended_session_takes_nothing_more(stack: Stack) -> None:
-    task_id = await stack.submit("[[script:say text=over]]")
-    record, events = await stack.wait(task_id), await stack.events(task_id)
-    answer = await stack.cancel(task_id, reason="too late")
-    assert answer.status_code == 200 and answer.json() == record
-    assert await stack.events(task_id) == events
-
-
 @pytest.mark.proves("S1-53", "S1-01")
 async def test_context_reaches_the_agent(stack: Stack) -> None:
     first = await stack.run('[[script:say text="The word is heliotrope."]]')

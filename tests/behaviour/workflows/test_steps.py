@@ -1,8 +1,6 @@
 """Steps, histories and conversations as workflows: in order though a worker dies, small, and without secrets."""
 
 import asyncio
-from pathlib import Path
-from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
@@ -12,39 +10,8 @@ from store import keys, sessions
 from store.keys import Right
 from tests.support.launch import MODEL_KEY
 from tests.support.secrets import secrets_found
-from tests.support.stack import Stack, calls, eventually, of_type, steps
+from tests.support.stack import Stack, calls, eventually, of_type
 from workflows.client import WorkflowClient
-
-LOOK = ("list_files", {"path": "."})
-SCRIPT = steps([LOOK], [("bash", {"command": "echo a"})], [("report_progress", {"message": "x"})], [LOOK])
-COUNTED = {"tree": {"max_steps": 100}}
-
-
-async def recorded(stack: Stack, task_id: str) -> tuple[list[tuple[str, int | None]], dict[str, Any], list[str]]:
-    """The events without repeated deltas, the row and the messages of a session."""
-    order: list[tuple[str, int | None]] = []
-    for event in await stack.events(task_id):
-        one = event["type"], event.get("step")
-        if one[0] != "message_delta" or order[-1] != one:
-            order.append(one)
-    row = await stack.pool.fetchrow(
-        "SELECT step, version, status, reason, progress, started_at IS NULL AS unstarted FROM sessions WHERE id = $1",
-        task_id,
-    )
-    assert row is not None
-    return order, dict(row), [node["kind"] for node in await stack.nodes(task_id)]
-
-
-async def test_steps_are_recorded_in_their_order(stack: Stack) -> None:
-    quick, counted = [(await stack.run(SCRIPT, config=config))["task_id"] for config in ({}, COUNTED)]
-    assert await recorded(stack, quick) == await recorded(stack, counted)
-    order, row, _ = await recorded(stack, quick)
-    began = [one for one in order if one[0] in ("step_started", "step_completed")]
-    assert began == [(kind, step) for step in range(1, 6) for kind in ("step_started", "step_completed")]
-    assert (row["step"], row["status"]) == (5, "completed")
-    for step in range(1, 6):
-        of_step = [kind for kind, number in order if number == step]
-        assert (of_step[0], of_step[-1]) == ("step_started", "step_completed")
 
 
 @pytest.mark.exactly_once
@@ -64,28 +31,6 @@ async def test_a_step_whose_worker_is_killed_begins_once(stack: Stack) -> None:
     began = [(event["type"], event["step"]) for event in of_type(events, "step_started", "step_completed")]
     assert began == [(kind, step) for step in range(1, 5) for kind in ("step_started", "step_completed")]
     assert [event["step"] for event in of_type(events, "attempt_reset")] == [2]
-
-
-@pytest.mark.exactly_once
-async def test_a_message_that_a_failed_summary_took_is_answered_by_another_session(stack: Stack) -> None:
-    script = "[[script:forever]] [[fault:slow delay=0.5 at=1]] [[fault:auth at=2]]"
-    task_id = await stack.submit(script, config={"max_steps": 1})
-    await stack.seen(task_id, "task_started")
-    answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "And then?"})
-    assert answer.status_code == 202, answer.text
-    assert (await stack.wait(task_id))["reason"] == "step_limit"
-
-    async def readers() -> list[str] | None:
-        rows = await stack.pool.fetch(
-            """SELECT s.id FROM inbox i JOIN sessions s ON s.tenant = i.tenant AND s.id = i.taken_by
-                WHERE i.conversation_id = $1 AND i.parts LIKE '%And then?%' AND s.ended_at IS NOT NULL""",
-            task_id,
-        )
-        return [row["id"] for row in rows]
-
-    [reader] = await eventually(readers, seconds=20, what="a session that has read the message")
-    assert reader != task_id
-    assert [one for one in (task_id, reader) if "And then?" in str(await stack.nodes(one))] == [reader]
 
 
 async def size(stack: Stack, task_id: str) -> int:
@@ -144,37 +89,11 @@ async def status(stack: Stack, task_id: str) -> WorkflowExecutionStatus | None:
     return (await stack.client.get_workflow_handle(f"conversation/{task_id}").describe()).status
 
 
-async def opened(stack: Stack, task_id: str) -> None:
-    await WorkflowClient(stack.client, stack.settings.task_queue).reopen("default", task_id)
-
-
 async def closes(stack: Stack, task_id: str) -> None:
     async def closed() -> bool:
         return await status(stack, task_id) is WorkflowExecutionStatus.COMPLETED
 
     await eventually(closed, what="the conversation closed")
-
-
-async def test_conversation_opened_late_adopts_live_sessions_and_closes_with_them(stack: Stack) -> None:
-    """A session begins, runs or ends: a conversation that is opened at that time finds it running or ended."""
-    tasks = [await stack.submit("[[script:count n=2]]") for _ in range(8)]
-    for number, task_id in enumerate(tasks):
-        await asyncio.sleep(number / 50)
-        await opened(stack, task_id)
-    for task_id in tasks:
-        assert (await stack.wait(task_id))["status"] == "completed"
-        await closes(stack, task_id)
-
-
-async def test_message_to_the_first_session_opens_its_conversation(stack: Stack, tmp_path: Path) -> None:
-    task_id = await stack.submit(calls(("ledger_again", {"path": str(tmp_path / "ledger"), "seconds": 1.5})))
-    await stack.seen(task_id, "tool_called")
-    answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
-    assert answer.status_code == 202, answer.text
-    assert (await stack.wait(task_id))["reason"] == "goal_reached"
-    texts = [node["body"]["parts"][0]["text"] for node in await stack.nodes(task_id) if node["kind"] == "user"]
-    assert texts[1:] == ["Mind the gap."]
-    await closes(stack, task_id)
 
 
 @pytest.mark.proves("D13")

@@ -5,14 +5,11 @@ import random
 import signal
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from temporalio.service import RPCError
 
 from tests.support.stack import Stack, calls, eventually, of_type
-from workflows.client import WorkflowClient
 
 HANGS = "[[script:say words=30]] [[fault:hang after=6]]"
 
@@ -70,14 +67,6 @@ def _processes(argument: str) -> int:
     return found
 
 
-async def test_temporals_own_cancel_is_a_cancel(stack: Stack) -> None:
-    task_id = await stack.submit(HANGS)
-    await stack.seen(task_id, "message_delta")
-    await stack.session(task_id).cancel()
-    record = await stack.wait(task_id)
-    assert (record["status"], record["reason"], record["partial"]) == ("cancelled", "caller_cancel", True)
-
-
 @pytest.mark.parametrize("limit", [{"ttl": 4_000}, {"max_steps": 1}], ids=str)
 @pytest.mark.parametrize("by", ["api", "temporal"])
 async def test_cancel_during_the_closing_summary_counts(stack: Stack, limit: dict[str, int], by: str) -> None:
@@ -94,38 +83,6 @@ async def test_cancel_during_the_closing_summary_counts(stack: Stack, limit: dic
     record = await stack.wait(task_id)
     assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
     assert [event["type"] for event in await stack.events(task_id)][-1] == "task_cancelled"
-
-
-async def test_temporals_own_cancel_loses_no_ending_that_is_under_way(stack: Stack) -> None:
-    """During the final summary or another cancel: the button in the Web UI may be pressed at any moment."""
-    workflow_client = WorkflowClient(stack.client, stack.settings.task_queue)
-
-    async def in_the_farewell() -> str:
-        task_id = await stack.submit("[[script:forever]] [[fault:hang at=2 after=1]]", config={"max_steps": 1})
-        await workflow_client.reopen("default", task_id)
-        await stack.seen(task_id, "message_delta")
-        await stack.session(task_id).cancel()
-        return task_id
-
-    async def after_a_cancel(pause: float) -> str:
-        task_id = await stack.submit(HANGS)
-        await workflow_client.reopen("default", task_id)
-        await stack.seen(task_id, "message_delta")
-        await stack.cancel(task_id)
-        await asyncio.sleep(pause)
-        with suppress(RPCError):  # the workflow has ended
-            await stack.session(task_id).cancel()
-        return task_id
-
-    tasks = await asyncio.gather(in_the_farewell(), *(after_a_cancel(number / 50) for number in range(10)))
-    for task_id in tasks:
-        outcome = await stack.session(task_id).result()
-        record = await stack.wait(task_id)
-        assert (record["status"], record["reason"]) == ("cancelled", "caller_cancel")
-        assert (outcome["status"], outcome["reason"]) == ("cancelled", "caller_cancel")
-        await asyncio.wait_for(
-            stack.client.get_workflow_handle(f"conversation/{task_id}").result(), 20
-        )  # the conversation was signalled
 
 
 @pytest.mark.proves("F-14", "S1-18")

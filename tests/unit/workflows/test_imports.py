@@ -90,22 +90,10 @@ def impurities(source: str) -> list[str]:
     return found
 
 
-def test_the_loop_of_a_session_is_used_by_workflows() -> None:
-    assert {"session.workflow", "session.loop", "conversation.router", "activity_calls"} <= used_by_workflows()
-
-
 @pytest.mark.parametrize("name", sorted(used_by_workflows()))
 def test_modules_used_by_workflows_are_deterministic(name: str) -> None:
     """A worker runs workflows without the SDK's sandbox, so nothing else refuses these calls before a replay."""
     assert impurities(path_of(name).read_text()) == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["import random", "from uuid import uuid4", "import time", "x = datetime.now", "open('x')", "from os import path"],
-)
-def test_impurities_are_found(source: str) -> None:
-    assert impurities(source)
 
 
 def test_all_but_the_workflows_themselves_pass_through() -> None:

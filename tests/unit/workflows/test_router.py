@@ -23,9 +23,7 @@ from domain.conversations.requests import (
     EndedSession,
     Fire,
     Live,
-    OpenBatch,
     Opened,
-    OpenedBatch,
     SpawnChild,
     SpawnRequest,
     StartSession,
@@ -38,18 +36,16 @@ from domain.sessions.session import DeliveryMode
 from tests.unit.workflows.conversation.pretend import (
     NEW,
     ROOT,
-    Mail,
     PretendStarter,
     Row,
     Store,
     child_of,
     conversation,
-    pending,
     run,
     session_input,
 )
 from workflows.conversation.router import OutcomeRouter, Resume
-from workflows.conversation.workflow import PARENT_ENDED, Conversation
+from workflows.conversation.workflow import Conversation
 
 TOOLS = st.sampled_from(
     [DelegationTool.ASYNC_DELEGATE, DelegationTool.ASYNC_TASK, DelegationTool.ASYNC_TASK, DelegationTool.TASK]
@@ -263,65 +259,6 @@ def test_router_delivers_each_outcome_once_and_to_its_spawner() -> None:
     run_state_machine_as_test(ConversationMachine, settings=patience)
 
 
-class MeanwhileEnded(PretendStarter):
-    """The end of the spawning session is posted while its children are being written."""
-
-    signalled: list[tuple[str, str, Any]]
-
-    async def _write(self, batch: OpenBatch) -> OpenedBatch:
-        opened = await super()._write(batch)
-        self._state.live.pop("s1")
-        return opened
-
-    async def signal(self, session_id: str, name: str, argument: Any) -> None:
-        self.signalled.append((session_id, name, argument))
-
-
-def test_blocking_child_is_stopped_if_its_parent_ended_meanwhile() -> None:
-    for blocking in (True, False):
-        store = Store()
-        made = conversation(store, ConversationState(threads={ROOT: Thread(live="s1")}, live={"s1": Live(thread=ROOT)}))
-        store.sessions["s1"] = Row("s1", ROOT)
-        made.starter = starter = MeanwhileEnded(made.start, made.state, store)
-        starter.signalled, starter.blocking_next = [], blocking
-        tool = DelegationTool.TASK if blocking else DelegationTool.ASYNC_TASK
-        call = CallRef(node="n", index=0)
-        child = SpawnChild(session_id="c1", kind=tool, name="a", prompt=call, session=child_of("s1"))
-        spawn = SpawnRequest(
-            request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5
-        )
-        [answer] = run(made.spawn_children(spawn)).answers
-        assert answer.error is None
-        assert starter.signalled == ([("c1", "stop", PARENT_ENDED)] if blocking else [])
-
-
-@pytest.mark.proves("S2-16")
-def test_background_agent_is_not_started_without_its_parent() -> None:
-    store = Store()
-    made = conversation(store, ConversationState(threads={ROOT: Thread()}))
-    child = SpawnChild(
-        session_id="c1",
-        kind=DelegationTool.ASYNC_TASK,
-        name="a",
-        prompt=CallRef(node="n", index=0),
-        session=child_of("s1"),
-    )
-    spawn = SpawnRequest(request_id="r", spawned_by="s1", thread=ROOT, children=[child], max_depth=1, max_children=5)
-    [answer] = run(made.spawn_children(spawn)).answers
-    assert answer.error == "The session that asked for it has ended."
-    assert "c1" not in store.sessions and list(made.state.threads) == [ROOT]
-
-
-def test_queued_fire_keeps_its_outcomes_when_another_session_reads_them() -> None:
-    made = conversation(Store(), ConversationState(threads={ROOT: Thread()}))
-    made.router.take(["m1"], "fired")
-    made.state.queued_mail["fired"] = ["m1"]
-    assert made.router.withdraw(["m1", "m2"], "reader") == []
-    assert made.state.delivered == {"m1": "fired", "m2": "reader"}
-    made.router.put_back([pending("m1")], "fired")  # the fire was cancelled
-    assert made.state.pending == [pending("m1")]
-
-
 class Ending(PretendStarter):
     """The session posts its end while it is being signalled."""
 
@@ -360,68 +297,6 @@ def test_message_to_session_that_ends_meanwhile_starts_the_next_one() -> None:
     [after] = [row for row in starter.store.sessions.values() if row.live]
     assert after.id != "first" and after.inbox == ["note"]
     assert made.state.threads[ROOT].live == after.id and not made.state.threads[ROOT].inbox
-
-
-def test_resumed_thread_whose_session_ends_hands_all_messages_to_the_next_one() -> None:
-    """Two messages are signalled again; the session ends after the first."""
-    made, starter = talk()
-    made.state.threads[ROOT].inbox += [WaitingMessage(id="one"), WaitingMessage(id="two")]
-    starter.store.inbox |= {"one": None, "two": None}
-    run(made.carry_out([Resume(ROOT)]))
-    assert starter.signalled == ["first", "first"]
-    run(made.work_off())
-    [after] = [row for row in starter.store.sessions.values() if row.live]
-    assert after.inbox == ["one", "two"]
-
-
-def test_message_that_was_in_the_rows_is_not_delivered_again_by_its_own_request() -> None:
-    """The conversation loads the message, opens a session with it, and then handles the request that sent it."""
-    made, starter = talk()
-    made.router.close_session(starter.store.finish(starter.store.sessions["first"], committed=True))
-    made.state.threads[ROOT].inbox.append(WaitingMessage(id="note"))
-    starter.store.inbox["note"] = None
-    made.actions.append(Resume(ROOT))
-    steered = run(made.steer_thread(Steer(request_id="r", thread=ROOT, message="note")))
-    [after] = [row for row in starter.store.sessions.values() if row.live]
-    assert after.inbox == ["note"] and steered.session_id == after.id
-    assert not starter.signalled and not made.state.threads[ROOT].inbox
-    made.router.close_session(starter.store.finish(after, committed=True))
-    again = run(made.steer_thread(Steer(request_id="again", thread=ROOT, message="note")))
-    assert again.session_id == after.id and starter.store.live_on(ROOT) is None
-
-
-FIRE = Fire(request_id="f", session_id="f", session=NEW)
-
-
-def prepared(known: list[str], held: list[str]) -> tuple[Conversation, PretendStarter]:
-    """A conversation that knows some of the outcomes, and an asynchronous child `c` that runs."""
-    store = Store()
-    store.mail = {message_id: Mail(source="s", thread=ROOT) for message_id in held}
-    live = {"c": Live(thread="c", spawned_by="s", spawner=ROOT)}
-    threads = {ROOT: Thread(), "c": Thread(parent=ROOT)}
-    state = ConversationState(pending=[pending(message_id) for message_id in known], live=live, threads=threads)
-    made = conversation(store, state)
-    assert isinstance(made.starter, PretendStarter)
-    return made, made.starter
-
-
-@pytest.mark.parametrize("known", [["m1", "m2"], ["m2", "m1"], ["m1"], [], ["m1", "m2", "consumed"]])
-def test_a_fire_takes_every_outcome_in_the_store(known: list[str]) -> None:
-    made, starter = prepared(known, held=["m1", "m2"])
-    run(made.fire_mailbox(FIRE))
-    assert starter.store.sessions["f"].inbox == ["m1", "m2"]
-    assert made.state.pending == [] and made.state.delivered == {"m1": "f", "m2": "f"}
-
-
-@pytest.mark.parametrize("posted", ["m2", "later"])
-@pytest.mark.parametrize("known", [["m1"], ["m1", "m2"]])
-def test_a_post_during_the_fire_leaves_only_what_the_fire_did_not_take(known: list[str], posted: str) -> None:
-    made, starter = prepared(known, held=["m1", "m2"])
-    ended = EndedSession(session_id="c", outcome=pending(posted))
-    starter.meanwhile = lambda: made.actions.extend(made.router.close_session(ended))
-    run(made.fire_mailbox(FIRE))
-    assert [one.id for one in made.state.pending] == (["later"] if posted == "later" else [])
-    assert made.state.delivered == {"m1": "f", "m2": "f"}
 
 
 def begin(router: OutcomeRouter, state: ConversationState) -> list[str]:

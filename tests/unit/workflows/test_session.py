@@ -9,11 +9,10 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from domain.agents.hook import HookPoint
-from domain.sessions.session import LONGEST_POLL_MS, SHORTEST_POLL_MS, AgentRef, Effect, SessionRef, ToolCall
+from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall
 from domain.sessions.session_state import HookOutcome, HookPoints
 from workflows import activity_calls
 from workflows.session import hooks
-from workflows.session.tools import pause_ms
 
 CALLS = [ToolCall(index=index, name="bash", activity="run_tool", timeout_s=5, effect=Effect.READ) for index in range(2)]
 
@@ -67,10 +66,3 @@ def test_calls_are_refused_while_their_guards_cannot_run(monkeypatch: pytest.Mon
     assert asyncio.run(hooks.run_hooks(own, LINE, HookPoint.AFTER_MODEL)) == HookOutcome()
     monkeypatch.setattr(activity_calls, broken, works[broken])
     assert not any(one.refusal for one in asyncio.run(hooks.before_tools(own, LINE, "n", CALLS)))
-
-
-def test_pauses_grow_to_a_limit_and_a_server_may_want_longer_ones() -> None:
-    pauses = [pause_ms(0, polls) for polls in range(60)]
-    assert pauses == sorted(pauses) and (pauses[0], pauses[-1]) == (SHORTEST_POLL_MS, LONGEST_POLL_MS)
-    assert pause_ms(20_000, 0) == 20_000
-    assert pause_ms(0, 10_000) == LONGEST_POLL_MS  # after weeks
