@@ -184,16 +184,6 @@ async def test_threads_have_tags_and_a_user_by_which_they_are_found(stack: Stack
         assert answer.status_code == 422, answer.text
 
 
-async def test_instance_persists_and_is_addressed_by_reference_and_by_name(stack: Stack) -> None:
-    steps = chain([create("ann")], [message("$0", "Again.")], [message("ann", "And again.")])
-    talk = await Talk.done(stack, steps, "st_keeper")
-    sessions = await talk.children()
-    assert len(sessions) == 3 and len({row.thread_id for row in sessions}) == 1
-    assert len({row.workspace_id for row in sessions}) == 1
-    assert await talk.results() == [RETURNED.format(sessions[0].thread_id, "Fine.")] * 3
-    assert [await talk.prompts(row.id) for row in sessions] == [["Draft it."], ["Again."], ["And again."]]
-
-
 @pytest.mark.proves("S4-19")
 async def test_instances_have_tools_that_create_and_message_them_and_each_needs_a_name(stack: Stack) -> None:
     mark = new_id()

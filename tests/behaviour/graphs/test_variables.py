@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
+from tests.behaviour.conversations.talk import Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, eventually, of_type
@@ -64,9 +64,6 @@ async def family(stack: Stack) -> None:
         agent("vt_once", subagent_tools=[{"name": "vt_pair"}]),
         agent("vt_hands", subagent_tools=[{"name": "vt_handed", "scoped_env": ["TOKEN", "NOTE"]}]),
         agent("vt_careless", subagent_tools=[{"name": f"vt_{how}"} for how in ("raise", "status", "parent", "long")]),
-        agent("vt_top", "vt_inherits", "vt_own"),
-        agent("vt_inherits", **plain),
-        agent("vt_own", **needs(TOKEN={**SCOPED, "required": False})),
         agent("vt_guide", subagent_tools=[{"name": "vt_local", "resumable": True}], **needs(**town)),
     ]
     for one in reversed(agents):
@@ -197,24 +194,6 @@ async def test_careless_tool_cannot_leak_a_secret(stack: Stack) -> None:
     sent = [one for row in await talk.sessions() for one in await talk.prompts(row.id) if "has sent a message" in one]
     assert len(sent) == 1 and f"Values: [redacted]; lengths: {len(token)}" in sent[0]
     assert await asked(stack, token) == [] and await secrets_found(stack, [token.encode()]) == []
-
-
-async def test_children_inherit_a_conversations_values_but_not_scoped_ones(stack: Stack) -> None:
-    """The agent at the top declares neither of them: values are given for the whole graph."""
-    shows = chain([("reveal", {"names": ["TOKEN", "REGION"]})])
-    given = {"TOKEN": "value-of-a-conversation", "REGION": "south"}
-    script = chain(
-        [("task", {"agent": name, "prompt": shows, "description": "x"}) for name in ("vt_inherits", "vt_own")]
-    )
-    task_id = await stack.submit(script, "vt_top", context={"variables": given})
-    await stack.wait(task_id)
-    inherits, own = sorted(await Talk(stack, task_id).children(), key=lambda child: child.agent)
-    assert await revealed(stack, inherits.id) == ["Values: [redacted] south; lengths: 23 5"]
-    assert await revealed(stack, own.id) == ["Values: (none) (none); lengths: 6 6"] and "TOKEN" not in own.variables
-    more = {"conversation_id": task_id, "input": say("Off."), "transport": "stream"}
-    further = (await stack.http.post("/conversations/run", json=more)).json()["session_id"]
-    await stack.wait(further)
-    assert (await Talk(stack, task_id).session(further)).variables["REGION"] == "south"
 
 
 @pytest.mark.proves("S4-B10")  # the order of the levels; the next test shows the rest

@@ -54,17 +54,6 @@ UNFIT: list[list[Any]] = [
 ]
 
 
-def test_every_handler_declares_the_class_of_its_argument() -> None:
-    """The guard checks arguments against these classes."""
-    for kind in WORKFLOWS:
-        definition = workflow._Definition.must_from_class(kind)
-        every: list[Any] = [*definition.signals.values(), *definition.updates.values(), *definition.queries.values()]
-        for handler in every:
-            assert handler.name is not None and handler.description, handler
-            assert len(handler.arg_types or []) <= 1, handler.name
-            assert all(isinstance(argument, type) for argument in handler.arg_types or []), handler.name
-
-
 def handlers(name: str) -> Iterator[tuple[str, str]]:
     """Yield every handler of a workflow that the SDK does not define itself, and names that do not exist."""
     kind = next(one for one in WORKFLOWS if one.__name__ == name)

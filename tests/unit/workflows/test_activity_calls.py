@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -15,10 +14,10 @@ import worker
 from activities.events import EventWriter
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS
-from settings import LONGEST_BEAT, ROOT, Settings
+from settings import ROOT, Settings
 from store.database import Pool
 from workflows import activity_calls as steps
-from workflows.activity_calls import LONGEST_PAUSE, Heartbeats, TypedActivity
+from workflows.activity_calls import TypedActivity
 
 CALLS = {"start_activity", "execute_activity"}
 
@@ -56,14 +55,6 @@ def test_every_step_is_registered_with_the_same_types(registered: dict[str, _Def
 def test_every_registered_activity_is_called_by_a_workflow(registered: dict[str, _Definition]) -> None:
     called = {name for name, _, _ in expected()} | {name for _, name in literal_calls()}
     assert set(registered) == called
-
-
-@pytest.mark.parametrize("every", [timedelta(seconds=1), timedelta(seconds=LONGEST_BEAT)])
-def test_rarer_heartbeats_repeat_no_call_of_a_worker_that_pauses(every: timedelta) -> None:
-    beats = Heartbeats()
-    beats.every = every
-    assert beats.timeout - every == LONGEST_PAUSE
-    assert every <= 0.8 * beats.timeout  # with a shorter timeout the SDK would send heartbeats more often
 
 
 def literal_calls() -> Iterator[tuple[str, str]]:

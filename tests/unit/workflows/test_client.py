@@ -1,4 +1,4 @@
-"""The client of the workflows: time limits, errors, encrypted payloads and arguments that do not fit."""
+"""The client of the workflows: time limits, errors and encrypted payloads."""
 
 import base64
 import socket

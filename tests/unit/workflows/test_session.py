@@ -1,4 +1,4 @@
-"""Calls are refused while their guards cannot run; calls that continue at a server are asked about ever less often."""
+"""Calls are refused while their guards cannot run."""
 
 import asyncio
 from types import SimpleNamespace
