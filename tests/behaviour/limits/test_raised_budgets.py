@@ -130,13 +130,6 @@ async def test_grace_period_ends_in_time_or_by_a_hard_cancel(stack: Stack) -> No
     assert time.monotonic() - began < 20
 
 
-async def test_invalid_cancel_mode_is_refused(stack: Stack) -> None:
-    task_id = await stack.submit("[[script:say text=x]]")
-    for body, pointer in (({"mode": "soft"}, "/mode"), ({"grace": 5}, "/grace")):
-        answer = await stack.cancel(task_id, **body)
-        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
-
-
 async def asking(stack: Stack, headers: dict[str, str]) -> str:
     body = {"agent": "curious", "input": calls(ask("Which?"))}
     said = await stack.http.post("/tasks", json=body, headers=headers)

@@ -106,10 +106,8 @@ async def test_conversation_with_a_spent_budget_refuses_turns_until_it_is_raised
     ("config", "pointer"),
     [
         ({"max_steps": 11, "tree": {"max_steps": 10}}, "/config/max_steps"),
-        ({"ttl": 6_000, "tree": {"ttl": 5_000}}, "/config/ttl"),
         ({"ttl": 5_000, "input_timeout": 6_000}, "/config/input_timeout"),
         ({"max_tool_calls": 0}, "/config/max_tool_calls"),
-        ({"tree": {"max_steps": -1}}, "/config/tree/max_steps"),
         ({"model": "unheard-of", "tree": {"max_cost_usd": 1}}, "/config/tree/max_cost_usd"),
     ],
     ids=str,
