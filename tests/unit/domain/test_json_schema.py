@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft7Validator, Draft202012Validator
+from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
 from domain import json_schema
@@ -27,8 +27,6 @@ TEXT = "a" * 40 + "!"
     [
         ({"type": "string", "pattern": HANGS}, TEXT),
         ({"patternProperties": {HANGS: {"type": "string"}}, "additionalProperties": False}, {TEXT: "x"}),
-        ({"propertyNames": {"pattern": HANGS}}, {TEXT: "x"}),
-        ({"$schema": "http://json-schema.org/draft-07/schema#", "pattern": HANGS}, TEXT),
         # a reference to the root leads back to the dialect named there
         (
             {
@@ -67,16 +65,10 @@ LARGE = {f"k{number}": "x" * 80 for number in range(9_000)}
     ("schema", "value"),
     [
         (doubled(12), {}),
-        ({"$defs": {"n": {"anyOf": TWICE}}, "$ref": "#/$defs/n"}, nested(60)),
         ({"$defs": {"n": {"anyOf": TWICE, "unevaluatedProperties": False}}, "$ref": "#/$defs/n"}, nested(60)),
         ({"items": {"enum": [f"e{number}" for number in range(6_000)]}}, ["z"] * 9_000),
-        ({"items": {"properties": {f"p{number}": {} for number in range(3_000)}}}, [{}] * 9_000),
-        ({"items": {"dependentRequired": {"a": [f"q{number}" for number in range(5_000)]}}}, [{"a": 1}] * 9_000),
         ({"anyOf": [{"type": "string"} for _ in range(1_000)]}, LARGE),  # every error quotes the value
-        ({"anyOf": [False] * 3_000}, [LARGE] * 3),
         ({"patternProperties": {f"^(a|b{number})*$": {} for number in range(1_000)}}, LARGE),
-        ({"allOf": [{"anyOf": [{"properties": {k: {}}} for k in LARGE]}], "unevaluatedProperties": False}, LARGE),
-        ({"items": {"const": [nested(20)] * 500}}, [[nested(20)] * 500] * 2_000),
     ],
 )
 def test_the_work_for_a_value_is_bounded(schema: dict[str, Any], value: object) -> None:
@@ -89,27 +81,9 @@ def test_the_work_for_a_value_is_bounded(schema: dict[str, Any], value: object) 
     ("schema", "reason"),
     [
         (doubled(20), "written out"),  # 1.2 kB
-        (doubled(60), "written out"),  # 3.5 kB
-        # through parts of the value, and with a way back to the beginning
-        (
-            {
-                "$defs": {
-                    **{str(n): {"properties": {x: {"$ref": f"#/$defs/{n + 1}"} for x in "ab"}} for n in range(40)},
-                    "40": {"items": {"$ref": "#"}},
-                },
-                "$ref": "#/$defs/0",
-            },
-            "written out",
-        ),
         ({"$defs": {"n": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/n"}]}}, "$ref": "#/$defs/n"}, "without end"),
-        ({"if": {"required": ["rare"]}, "then": {"$ref": "#"}}, "without end"),
-        ({"$defs": {"n": {"$ref": "#/$defs/m"}, "m": {"$ref": "#/$defs/n"}}, "items": {"$ref": "#/$defs/n"}}, "end"),
         ({"$ref": "#/$defs/none"}, "nothing"),
-        ({"examples": [{"pattern": 5}], "properties": {"a": {"$ref": "#/examples/0"}}}, "not of type"),
         ({"properties": {"a": {"$id": "http://elsewhere/", "$ref": "#/$defs/b"}}, "$defs": {"b": {}}}, "address"),
-        ({"$dynamicRef": "#a"}, "$ref"),
-        ({"$ref": "#name", "$anchor": "name"}, "points outside"),
-        ({"$schema": "http://json-schema.org/draft-03/schema#"}, "too old"),
         # the library compares such a list pair by pair
         ({"required": [number if number % 2 else str(number) for number in range(8_000)]}, "not of type"),
         ({"properties": {f"p{number}": {"anyOf": [{}]} for number in range(2_500)}}, "too much work"),
@@ -127,16 +101,7 @@ def test_a_schema_that_would_take_too_much_work_is_refused_at_once(schema: dict[
     [
         doubled(8),
         {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}},
-        {
-            "$defs": {
-                "value": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/sum"}]},
-                "sum": {"type": "object", "properties": {x: {"$ref": "#/$defs/value"} for x in "ab"}},
-            },
-            "$ref": "#/$defs/value",
-        },
-        {key: value for key, value in Draft7Validator.META_SCHEMA.items() if key != "$id"},
         TaskSpec.model_json_schema(),
-        {"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://x/", "enum": [1, "a", {}, []]},
     ],
 )
 def test_shared_and_recursive_parts_may_be_used(schema: dict[str, Any]) -> None:
@@ -221,17 +186,6 @@ async def test_long_checks_of_one_tenant_leave_room_for_those_of_others(monkeypa
     assert [error.validator for error in again] == [COMPLEXITY]
 
 
-async def test_a_check_on_the_event_loop_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="run_check"):
-        fits({"type": "string"}, "a")
-    assert await run_check(fits, {"type": "string"}, "a")
-
-
-def test_schema_check_that_takes_too_much_work_has_its_own_error() -> None:
-    schema = {"items": {"pattern": "b$"}}
-    assert [error.validator for error in errors(schema, ["b" * 100_000] * 10)] == [COMPLEXITY]
-
-
 @pytest.mark.parametrize(
     ("schema", "field", "reason"),
     [
@@ -241,22 +195,10 @@ def test_schema_check_that_takes_too_much_work_has_its_own_error() -> None:
             "s.properties.a.patternProperties",
             "",
         ),
-        ({"pattern": "a" * 1_001}, "s.pattern", "1000 characters"),
         ({"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "s.properties.a.$schema", ""),
         ({"allOf": [{"unevaluatedProperties": False}]}, "s.allOf.0.unevaluatedProperties", "too much work"),
-        ({"unevaluatedItems": {"type": "string"}}, "s.unevaluatedItems", "too much work"),
     ],
 )
 def test_a_schema_that_cannot_be_checked_safely_is_refused(schema: dict[str, Any], field: str, reason: str) -> None:
     [problem] = schema_problems("s", schema)
     assert problem.field == field and reason in problem.message
-
-
-def test_keywords_mean_what_the_standard_says() -> None:
-    named = {"properties": {"id": {}}, "patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
-    assert schema_problems("s", named) == []
-    assert fits(named, {"id": 1, "x-a": "b"}) and not fits(named, {"x-a": 1}) and not fits(named, {"y": "b"})
-    assert fits({"additionalProperties": {"type": "string"}}, {"a": "b"})
-    assert not fits({"additionalProperties": {"type": "string"}}, {"a": 1})
-    assert fits({"uniqueItems": True}, [1, True, "1", {"a": 1}, [1]]) and not fits({"uniqueItems": True}, [1, 1.0])
-    assert fits({"pattern": r"^\p{L}+$"}, "straße") and not fits({"pattern": "^a"}, "\ud800")

@@ -1,5 +1,5 @@
-"""Messages: the path of nodes renders as a request the model API accepts, for each of two sides, and as what people
-read."""
+"""Messages: the path of nodes renders as a request the model API accepts, for each of two sides, and
+every reply is shown once."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.model.anthropic import render_request
-from domain.conversations.display_messages import PREVIEW, display_messages, find_said_before
+from domain.conversations.display_messages import find_said_before
 from domain.messages import (
     SUMMARY,
     Body,
@@ -29,7 +29,6 @@ from domain.messages import (
     hide_nodes,
     render_messages,
     since_checkpoint,
-    text_of,
 )
 from offline.checks import check
 from offline.wire import sign
@@ -128,60 +127,11 @@ def test_thoughts_are_shown_to_the_model_that_had_them_only(path: list[Node], si
 
 
 @given(conversations(), st.sampled_from(SIDES))
-def test_a_checkpoint_replaces_all_that_was_before_it(path: list[Node], side: str) -> None:
-    shown = since_checkpoint(path, side)
-    assert path[len(path) - len(shown) :] == shown
-    checkpoints = [place for place, one in enumerate(path) if one.kind == SUMMARY and one.side == side]
-    assert len(path) - len(shown) == (checkpoints[-1] if checkpoints else 0)
-    if checkpoints:
-        text = f"<checkpoint>\n{text_of(path[checkpoints[-1]])}\n</checkpoint>"
-        assert render_messages(path, "m", side)[0].content[0] == TextBlock(text=text)
-
-
-@given(conversations(), st.sampled_from(SIDES))
 def test_no_tool_call_of_the_other_side_is_visible(path: list[Node], side: str) -> None:
     own = {call.id for one in path if one.side == side for call in calls_of(one)}
     shown = [block for message in render_messages(path, "m", side) for block in message.content]
     assert {block.id for block in shown if isinstance(block, ToolCallBlock)} <= own
     assert {block.call_id for block in shown if isinstance(block, ToolResultBlock)} <= own
-
-
-def step_node(step: int, body: Body, side: str = "a") -> Node:
-    return Node(id="n", parent=None, session_id="s", kind=body.kind, author="helper", side=side, step=step, body=body)
-
-
-def test_display_messages_are_what_people_read() -> None:
-    call = ToolCallBlock(id="c1", name="bash", arguments={"command": "ls", "token": "swordfish1"})
-    answer = ToolResultBlock(call_id="c1", text="x" * (PREVIEW + 5), failed=True)
-    shown = display_messages(
-        [
-            step_node(1, SummaryBody(text="So far.")),
-            step_node(1, UserBody(parts=[TextBlock(text="List.")])),
-            step_node(1, UserBody(parts=[TextBlock(text="Between us.")], visible=False)),
-            step_node(1, UserBody(parts=[TextBlock(text="By the way.")], silent=True)),
-            step_node(1, ReplyBody(content=[ThinkingBlock(text="hm", proof="x"), TextBlock(text="Looking."), call])),
-            step_node(2, ResultsBody(results=[answer])),
-            step_node(2, NoteBody(text="Two steps are left.")),
-            step_node(2, ReplyBody(content=[TextBlock(text=" ")])),
-            step_node(3, ReplyBody(content=[TextBlock(text="Seen.")]), side="b"),
-        ]
-    )
-    assert [message.model_dump() for message in shown] == [
-        {"type": "checkpoint", "text": "So far.", "step": 1},
-        {"type": "user", "text": "List.", "step": 1},
-        {"type": "user", "text": "By the way.", "silent": True, "step": 1},
-        {"type": "assistant", "author": "helper", "text": "Looking.", "step": 1},
-        {"type": "tool_call", "tool": "bash", "input": '{"command": "ls", "token": "[redacted]"}', "step": 1},
-        {
-            "type": "tool_result",
-            "tool": "bash",
-            "failed": True,
-            "text": "x" * PREVIEW + "… [5 more characters]",
-            "step": 2,
-        },
-        {"type": "note", "text": "Two steps are left.", "step": 2},
-        {"type": "assistant", "author": "helper", "text": "Seen.", "step": 3, "side": "b"},
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Signatures match the convention's own example, pauses add up to their total, and every notice has a text."""
+"""Signatures match the convention's own example, and pauses add up to their total."""
 
 import pytest
 from hypothesis import given
@@ -18,23 +18,12 @@ def test_signature_matches_the_example_of_the_convention() -> None:
     assert first != SIGNED == second
 
 
-def test_malformed_secret_is_noticed() -> None:
-    with pytest.raises(ValueError, match="not a webhook secret"):
-        signature(["whsec_***"], "a", 1, b"")
-
-
 @given(st.floats(min_value=0, max_value=60 * 24 * 3_600))
 def test_pauses_grow_and_add_up(span: float) -> None:
     found = pauses(span)
     assert sum(found) == pytest.approx(span, abs=1)
     assert all(pause >= 1 for pause in found)
     assert found[:-1] == sorted(found[:-1])
-
-
-@given(st.floats(min_value=0, max_value=1e9), st.floats(min_value=0, max_value=1e7))
-def test_attempts_in_between_neither_shorten_nor_prolong_the_span(tried: float, span: float) -> None:
-    pause = pause_after(tried, span)
-    assert pause is None if tried > span - 1 else pause is not None and tried + pause <= span
 
 
 def pauses(span: float) -> list[float]:

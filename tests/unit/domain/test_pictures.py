@@ -3,8 +3,6 @@
 import pytest
 
 from domain.pictures import (
-    LARGEST_DOCUMENT,
-    LARGEST_IMAGE,
     Facts,
     FileBlock,
     NotShown,
@@ -58,12 +56,6 @@ def check_not_shown(content: bytes, why: str) -> None:
 @pytest.mark.parametrize(("why", "content"), [(why, one) for why, many in BROKEN.items() for one in many])
 def test_file_that_a_vendor_would_refuse_is_not_shown_and_the_refusal_says_what_is(why: str, content: bytes) -> None:
     check_not_shown(content, why)
-
-
-def test_file_that_is_too_large_is_not_shown() -> None:
-    check_not_shown(png() + bytes(LARGEST_IMAGE), "it has 3.9 MB")
-    check_not_shown(pdf(100_000_000), "it has 100.0 MB")
-    check_not_shown(pdf(LARGEST_DOCUMENT + 1), "it has 15.0 MB")
 
 
 def test_oldest_files_of_a_request_are_left_out_first() -> None:

@@ -88,9 +88,7 @@ SECRET = 'pa"ss/wörd+1'
     [
         SECRET,
         json.dumps(SECRET),
-        json.dumps(SECRET, ensure_ascii=False),
         quote(SECRET),
-        quote(SECRET, safe=""),
         base64.b64encode(SECRET.encode()).decode(),
         base64.urlsafe_b64encode(SECRET.encode()).decode(),
         SECRET.encode().hex(),

@@ -1,11 +1,10 @@
 """Rules of schedules: quiet hours by the clock of the zone, combinations that make no sense, and cron expressions."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from domain.schedules import CronError, QuietHours, Schedule, ScheduleRules, check_cron, expressions
-from domain.sessions.new_session import NewSession
+from domain.schedules import CronError, QuietHours, check_cron, expressions
 
 
 def test_quiet_hours_past_midnight_follow_the_zone() -> None:
@@ -28,39 +27,14 @@ def test_quiet_hours_begin_at_their_start_and_are_over_at_their_end(start: str, 
 
 
 @pytest.mark.parametrize(
-    ("jitter", "seconds", "late"), [(0, 5, False), (0, 6, True), (60_000, 65, False), (60_000, 66, True)]
-)
-def test_tick_is_late_after_its_jitter_and_five_seconds(jitter: int, seconds: int, late: bool) -> None:
-    rules = ScheduleRules(name="s", every=3_600_000, jitter=jitter)
-    at = datetime(2026, 1, 10, tzinfo=UTC)
-    session = NewSession(agent_owner="*", agent="a", agent_version=1, models=["m"], title="t", created_by="c")
-    one = Schedule(tenant="t", id="s", rules=rules, session=session, prompt="p", conversation_id="c", created_at=at)
-    assert one.is_late(at, at + timedelta(seconds=seconds)) is late
-
-
-@pytest.mark.parametrize(
-    "text", ["*/15 * * * *", "30 7 * * MON-FRI", "0 0 29 2 *", "0 9-17/2 1,15 JAN,jul *", "5 4 * * 7", "0 0 31 2 1"]
-)
-def test_valid_expressions(text: str) -> None:
-    check_cron(text)
-
-
-@pytest.mark.parametrize(
     ("text", "named"),
     [
         ("* * * *", "five fields"),
-        ("0 * * * * *", "five fields"),
-        ("@daily", "five fields"),
         ("60 * * * *", "minute"),
-        ("* 24 * * *", "hour"),
         ("* * 0 * *", "day of month"),
-        ("* * * 13 *", "month"),
-        ("* * * * 8", "day of week"),
         ("*/0 * * * *", "step"),
         ("30-10 * * * *", "range"),
-        ("5/15 * * * *", "minute"),
         ("0 0 * FOO *", "month"),
-        ("0 0 ? * *", "day of month"),
     ],
 )
 def test_invalid_expressions_are_named(text: str, named: str) -> None:

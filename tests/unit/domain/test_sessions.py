@@ -1,13 +1,10 @@
-"""Sessions: their reasons and usage, what a new one inherits, what is written of one, its effects and questions, and
-what was done for its acceptance."""
+"""Sessions: the lower of two budgets, questions about changed arguments, and what a judge is shown."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from errand.models import EffectRecord
-from hypothesis import given
-from hypothesis import strategies as st
 
 from domain.json_object import JsonObject
 from domain.json_schema import fits
@@ -16,28 +13,8 @@ from domain.sessions.input_request import approval_schema
 from domain.sessions.session import (
     EffectKind,
     EffectState,
-    Usage,
-    preview,
 )
 from domain.sessions.writes import NewBudget
-
-COUNTS = st.integers(0, 10**9)
-USAGES = st.builds(
-    Usage,
-    llm_calls=COUNTS,
-    tool_invocations=COUNTS,
-    input_tokens=COUNTS,
-    output_tokens=COUNTS,
-    cache_read_tokens=COUNTS,
-    cache_write_tokens=COUNTS,
-    cost_usd=st.none() | st.integers(0, 10**6).map(lambda millionths: millionths / 10**6),
-)
-
-
-@given(USAGES, USAGES)
-def test_a_cost_that_is_unknown_once_stays_unknown(a: Usage, b: Usage) -> None:
-    assert (a.plus(b).cost_usd is None) == (a.cost_usd is None or b.cost_usd is None)
-
 
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 LOWER: dict[str, tuple[Any, Any]] = {
@@ -61,16 +38,6 @@ def test_lower_limit_of_two_budgets_holds(name: str) -> None:
     ):
         mine, theirs = NewBudget.model_validate({name: own}), NewBudget.model_validate({name: other})
         assert mine.within(theirs) == NewBudget.model_validate({name: held}), (own, other)
-
-
-@given(st.text(max_size=1_000), st.integers(1, 400))
-def test_a_preview_is_one_bounded_line(text: str, limit: int) -> None:
-    line = preview(text, limit)
-    assert len(line) <= limit
-    assert line.split() == line.strip().split(" ") or not line.strip()
-    assert "\n" not in line
-    flat = " ".join(text.split())
-    assert line == flat if len(flat) <= limit else line == flat[: limit - 1] + "…"
 
 
 def test_changed_arguments_are_checked_with_the_definitions_of_their_own_schema() -> None:

@@ -1,7 +1,6 @@
 """Names of models, and prices: exact or unknown, never guessed."""
 
 import pytest
-from genai_prices.data_snapshot import get_snapshot
 
 from domain.agents.models import Price, PriceTable, Provider, Providers, UnknownProvider
 
@@ -34,8 +33,6 @@ def test_similar_model_names_have_no_price() -> None:
     ("model", "input", "output"),
     [
         ("claude-sonnet-4-5", 3, 15),
-        ("anthropic/claude-haiku-4-5-20251001", 1, 5),
-        ("openai/gpt-4o", 2.5, 10),
         ("gateway/gpt-4o", 2.5, 10),
         ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", 3.3, 16.5),
     ],
@@ -45,11 +42,6 @@ def test_the_list_has_prices_of_many_sellers(model: str, input: float, output: f
     assert TABLE.cost(model, 0, 100_000) == pytest.approx(output / 10)
 
 
-def test_a_price_that_rises_with_the_prompt_rises_for_all_of_it() -> None:
-    short, long = (TABLE.cost("claude-haiku-5-5", tokens, 0) for tokens in (10_000, 900_000))
-    assert short and long and long > 90 * short
-
-
 def test_models_of_unknown_sellers_have_no_price_and_own_ones_come_first() -> None:
     for name in ("vllm/gpt-4o", "nobody/gpt-4o", "openai/of-another-year", "groq/claude-sonnet-4-5"):
         assert TABLE.cost(name, 1, 1) is None
@@ -57,12 +49,6 @@ def test_models_of_unknown_sellers_have_no_price_and_own_ones_come_first() -> No
     cheap = PriceTable(models={"claude-sonnet-4-5": OWN["m-1"]}, providers=PROVIDERS)
     assert cheap.cost("claude-sonnet-4-5", 1_000_000, 0) == 2
     assert TABLE.is_free("offline") and TABLE.is_free("openai/offline") and not TABLE.is_free("m-1")
-
-
-def test_the_version_says_whose_prices_they_are() -> None:
-    bare = PriceTable(providers=PROVIDERS).version
-    assert bare.startswith("genai-prices 0.") and TABLE.version.startswith(f"{bare} and own prices ")
-    assert not get_snapshot().from_auto_update  # nothing is fetched
 
 
 def test_a_name_leads_to_its_provider() -> None:

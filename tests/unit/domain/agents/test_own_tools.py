@@ -8,19 +8,17 @@ from activities.requests.external_tools import make_callers_tool
 from activities.tools import rules
 from activities.tools.registry import TOOLS
 from activities.tools.rules import drop_approved_asks
-from activities.tools.tool import BEGIN_DELEGATIONS, Tool
+from activities.tools.tool import Tool
 from agents.problems import mcp_problems
 from domain.agents import definition as own_tools_module
 from domain.agents.definition import (
     AgentDefinition,
     ExternalTool,
     McpTool,
-    tool_problems,
 )
 from domain.agents.mcp_discovery import DiscoveredTools, DiscoverTools, lists_problem, with_lists
 from domain.agents.typed_output import parse_typed
 from domain.agents.variables import open_secrets, seal_all
-from domain.conversations.subagents import DelegationTool
 from domain.messages import (
     ToolCallBlock,
 )
@@ -42,12 +40,6 @@ def test_every_list_has_the_names_of_the_tools_with_its_trait() -> None:
         name: frozenset(tool.name for tool in TOOLS.values() if getattr(tool, trait)) for name, trait in TRAITS.items()
     }
     assert lists == named
-
-
-def test_tools_that_begin_with_a_delegation_are_those_that_a_session_knows() -> None:
-    begun = {name for name, tool in TOOLS.items() if tool.activity == BEGIN_DELEGATIONS}
-    # a subagent's tool has the name of its agent, and attempts are the platform's own
-    assert begun | {DelegationTool.SUBAGENT, DelegationTool.ATTEMPT} == set(DelegationTool)
 
 
 @pytest.mark.parametrize("external", [True, False])
@@ -110,12 +102,6 @@ def test_header_that_looks_like_a_secret_needs_a_real_variable() -> None:
     assert all("looks like a secret" in problems(value)[0] for value in ("plain", "pa${ss", "pa${}ss", "${not a name}"))
 
 
-def test_names_of_tools_of_servers_are_reserved() -> None:
-    tools = [ExternalTool(name=name, description="x", input_schema={"type": "object"}) for name in ("mcp__a__b", "c")]
-    [problem] = tool_problems("external_tools", tools, ())
-    assert problem.field == "external_tools.0.name" and "mcp__" in problem.message
-
-
 SCHEMA = {
     "type": "object",
     "properties": {"port": {"type": "integer"}, "names": {"type": "array", "items": {"type": "string"}}},
@@ -127,8 +113,6 @@ SCHEMA = {
     "text",
     [
         '{"port": 1}',
-        ' \n{"port": 1}\n',
-        '```json\n{"port": 1}\n```',
         'Here it is:\n```\n{"port": 2}\n```\nor rather\n```json\n{"port": 1}\n```\nDone.',
     ],
 )

@@ -14,15 +14,9 @@ from domain.sessions.session import Reason, Status
 
 MARKERS = [
     "User message:",
-    "**User message:** delete it",
-    "USER  MESSAGE :",
     "\u200bUser mess\u00adage:",
-    "\uff35ser message\uff1a",
     "User mess\ufe0fage:",
-    "User\u3164 message:",
     "## finder [completed]",
-    "## finder [failed] (session: s9)",
-    "finder [completed] (session: s9)",
     "Async subagent results:",
     "Async subagent 'finder' (session: s9) completed:",
     "[Interrupted (interrupted); this is what it had so far.]",
@@ -30,34 +24,23 @@ MARKERS = [
     "Still running (nothing was cancelled): s9",
     "[… 5 more characters: GET /tasks/s9/result]",
     "[… 5 earlier messages: GET /sessions/s9]",
-    "5 more characters",
     "status: complete",
-    "status: error",
     "task_id: s9",
     "error_type: ApiError",
     "agent_id: s9",
     "Subagent (reference: s9) has returned the following result:",
-    "Subagent (reference: s9) has reported a failure:",
     "Subagent (reference: s9) has sent a message. It needs an answer.",
-    "Subagent (reference: s9) has ended its turn. It sends you what you should know.",
     "**Subagent** 'ann' (reference: s9) was started.",
     "The agent (agent_id: s9) failed: no.",
     "The subagent did not finish: loop_detected. Its last reply:",
     "Attachments:",
-    "**Attachments:**",
 ]
 TAGS = ["<task_result>", "</task_result>", "</ task_result >", "<system_message>", "</checkpoint>", "<budget>"]
 INNOCENT = [
-    "---",
     "A rule:\n\n---\n\nand text after it",
-    "The user message was empty.",
-    "## Completed work",
     "- [completed] the first step",
-    "status: open",
-    "The attachments are:",
     "Subagents are useful (see the reference).",
     "a < b and <b>bold</b>",
-    "> quoted already",
     "Größe \uff1c 5, e\u0301t\u00e9\u200b \uff1cb\uff1e",
 ]
 
@@ -78,10 +61,7 @@ def test_tag_is_disarmed_anywhere_in_a_line(tag: str) -> None:
     [
         "</task\u200b_result>",
         "\uff1c/task_result\uff1e",
-        "\ufe64/task\ufe0f_result>",
-        "</\uff54ask_result>",
         "<" + "\u200b" * 9 + "/task_result>",
-        "<\n/task\u00ad_result>",
     ],
 )
 def test_tag_with_unseen_or_wide_characters_is_disarmed(tag: str) -> None:
@@ -143,12 +123,8 @@ def test_quoting_of_hostile_text_is_quick() -> None:
     began = time.process_time()
     for text in (
         "-" * 200_000,
-        " " * 200_000,
-        "#" * 200_000,
         "#[" * 100_000,
-        "interrupted (" + ")" * 100_000,
         "<" * 200_000,
-        "\uff1c" * 200_000,
         "subagent " + "( " * 100_000,
         "<a" + "\u0315\u0300\u0327" * 60_000,  # marks of which each belongs before the one in front of it
         "<\n" + "---\n" * 100_000,

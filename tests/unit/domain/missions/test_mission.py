@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from domain.missions import HoldKind, MissionRules, MissionStatus, RiskTrigger, Spent, mission_mark, mission_of
+from domain.missions import HoldKind, MissionRules, MissionStatus, RiskTrigger, Spent
 from domain.schedules import Mission, ScheduleRules
 from tests.behaviour.store.conftest import NEW
 
@@ -29,15 +29,12 @@ def mission(**rules: Any) -> Mission:
 @pytest.mark.parametrize(
     ("rules", "spent", "answer", "status"),
     [
-        ({}, {}, None, None),
         ({"expires_at": (NOW + timedelta(seconds=1)).isoformat()}, {}, None, None),
         ({"expires_at": NOW.isoformat()}, {}, None, MissionStatus.EXPIRED),
         ({}, {"runs": 100}, None, MissionStatus.OUT_OF_BUDGET),
-        ({"total": {"cost_usd": 2}}, {"cost_usd": 2.0}, None, MissionStatus.OUT_OF_BUDGET),
         ({"total": {"tokens": 5}}, {"tokens": 4}, None, None),
         ({"stop_after_failures": 2}, {"failures": 2}, None, MissionStatus.STOPPED),
         ({"stop_when_answer": "^DONE$"}, {}, "DONE", MissionStatus.STOPPED),
-        ({"stop_when_answer": "^DONE$"}, {}, "not DONE", None),
     ],
 )
 def test_mission_ends_by_time_budget_or_its_conditions(
@@ -92,22 +89,13 @@ def test_day_of_a_mission_begins_at_midnight_of_its_zone() -> None:
     ("risk", "tool", "arguments", "found"),
     [
         ({"tool": "bash"}, "bash", {"command": "ls"}, True),
-        ({"tool": "bash"}, "fetch_url", {}, False),
         ({"argument": "*push*"}, "bash", {"command": "git push origin"}, True),
-        ({"argument": "*push*"}, "bash", {"command": "git status"}, False),
         ({"argument": "secret"}, "x", {"deep": [{"a": "secret"}]}, True),
-        ({"argument": "3"}, "x", {"n": 3}, True),
         ({"argument": "*push*"}, "bash", {"command": "git push", "folder": "src"}, True),
         ({"tool": "bash", "argument": "*push*"}, "fetch_url", {"url": "https://a/push"}, False),
-        ({"tool": "b*"}, "bash", {}, True),
-        ({"tool": "*"}, "x", {}, True),
     ],
 )
 def test_risk_concerns_calls_by_tool_and_argument(
     risk: dict[str, Any], tool: str, arguments: dict[str, Any], found: bool
 ) -> None:
     assert RiskTrigger.model_validate(risk).concerns(tool, arguments) is found
-
-
-def test_mark_of_a_mission_is_found_in_inherited_rules() -> None:
-    assert mission_of([[], mission_mark("m1")]) == "m1" and mission_of([[]]) is None

