@@ -27,15 +27,6 @@ def test_folder_is_read_again_when_a_file_changes(tmp_path: Path) -> None:
     assert fourth is not None and fourth.names == {"two"} and folder.changes() is None
 
 
-def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
-    (tmp_path / "folder.md").mkdir()
-    (tmp_path / "nothing.md").symlink_to(tmp_path / "gone")
-    loaded = AgentFolder(tmp_path, Catalogue(frozenset())).changes()
-    assert loaded is not None and sorted(error.file for error in loaded.errors) == ["folder.md", "nothing.md"]
-    missing = AgentFolder(tmp_path / "gone", Catalogue(frozenset())).changes()
-    assert missing is not None and "does not exist" in str(missing.errors[0]) and missing.names == frozenset()
-
-
 KNOWN = Catalogue(tools=["read_file"], handlers=[], hooks=[])
 PAIR = "---\nname: pair\nsideA: {prompt: writes}\nside_b: {prompt: reads}\nmaxSessionTurns: 4\n---\n"
 
@@ -52,21 +43,6 @@ def test_prompts_beside_the_file_are_in_its_text(tmp_path: Path) -> None:
     (tmp_path / "prompts" / "reads.md").write_text("Nothing but text.")
     with pytest.raises(AgentFileError, match="prompts/reads.md"):
         one_text(tmp_path / "pair.md")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        PAIR,  # names files that do not exist
-        "---\nname: pair\nside_a: {prompt: ../secret}\nside_b: human\n---\n",
-        "---\nname: pair\nside_a: {prompt: 5}\nside_b: [1]\nprompts: 7\n---\n",
-    ],
-)
-def test_text_that_names_no_prompt_is_unchanged(tmp_path: Path, text: str) -> None:
-    (tmp_path / "secret.md").write_text("---\n{}\n---\n\nNot a prompt.\n")
-    (tmp_path / "prompts").mkdir()
-    (tmp_path / "pair.md").write_text(text)
-    assert one_text(tmp_path / "pair.md") == text
 
 
 def test_skills_are_folders_beside_their_agent(tmp_path: Path) -> None:

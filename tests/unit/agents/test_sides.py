@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 
@@ -11,13 +10,7 @@ from agents.problems import AgentFileError, Catalogue
 from domain.agents.definition import (
     AgentDefinition,
     Binding,
-    Immediate,
-    ParentCommunication,
-    PromptDefinition,
-    Resumable,
     SideKind,
-    SubagentTool,
-    WorkspaceSharing,
 )
 
 KNOWN = Catalogue(
@@ -125,38 +118,6 @@ def test_optional_fields_have_the_defaults_of_the_standard() -> None:
     assert (packed.env, packed.hooks) == ({"REGION": "eu"}, ["mask"])
 
 
-def test_subagents_among_the_tools_are_configured_in_either_spelling() -> None:
-    camel: dict[str, Any] = {
-        "name": "asset_subagent",
-        "blocking": False,
-        "immediate": {"nameEnv": "NAME", "scopedEnv": ["TOKEN"]},
-        "resumable": {"maxInstances": 2, "parentCommunication": "explicit"},
-        "initUserMessageProperty": "message",
-    }
-    prompt = PromptDefinition.model_validate({"name": "p", "text": "x", "tools": ["read_file", camel]})
-    assert prompt.tools == ["read_file"]
-    assert prompt.subagent_tools == [
-        SubagentTool(
-            name="asset_subagent",
-            blocking=False,
-            immediate=Immediate(name_env="NAME", scoped_env=["TOKEN"]),
-            resumable=Resumable(max_instances=2, parent_communication=ParentCommunication.EXPLICIT),
-            init_user_message_property="message",
-        )
-    ]
-    assert prompt.subagent_tools[0].environment is WorkspaceSharing.ISOLATED
-    flags = SubagentTool.model_validate({"name": "x", "immediate": True, "resumable": False})
-    assert (flags.immediate, flags.resumable, flags.blocking) == (Immediate(), None, True)
-
-
-def test_exposed_agents_are_separated_from_the_tools(tmp_path: Path, example: AgentDefinition) -> None:
-    desk = short("desk", "tools: [billing, asset_subagent, read_file]\n")
-    billing = parse(short("billing", "expose_as_tool: true\n"), "billing.md")
-    whole = load_agent(desk, [], "desk.md", KNOWN, {"billing": billing, example.name: example})
-    assert (whole.tools, whole.handoffs) == (["read_file"], ["billing"])
-    assert whole.subagent_tools == [SubagentTool(name="asset_subagent")]
-
-
 def side_b(text: str) -> str:
     return f"---\nname: x\nside_a: {{prompt: p}}\nside_b: {text}\n---\n"
 
@@ -167,21 +128,14 @@ def side_b(text: str) -> str:
         ("---\ndescription: x\n---\n\nx\n", "name", "Field required"),
         ("---\nname: x\ntype: dual_ai\nside_a: {prompt: p}\n---\n", "side_b", "dual_ai needs it"),
         ("---\nname: x\ntype: ai_human\nside_a: {prompt: p}\nside_b: {prompt: p}\n---\n", "side_b", "has people there"),
-        ("---\nname: x\ntype: tri_ai\n---\n\nx\n", "type", "'tri_ai' is not a known value"),
         (side_b("{prompt: p, handler: next_speaker}"), "side_b", "has prompt and handler"),
         (side_b("{prompt: nowhere}"), "side_b.prompt", "no prompt 'nowhere'"),
-        (
-            side_b("{prompt: p, stop_tool_response_property: x}"),
-            "side_b.stop_tool_response_property",
-            "needs a stop_tool",
-        ),
         (side_b("{prompt: p, session_stop: read_file, session_fail: read_file}"), "side_b.session_fail", "same tool"),
         (
             short("x", "side_b: {prompt: p, stop_on_response: false, stopOnResponse: true}\n"),
             "side_b",
             "the same field",
         ),
-        (short("x", "subagent_tools: [{name: pair, hidden: true}]\n"), "subagent_tools.0.hidden", "would never start"),
         (
             short(
                 "x",
@@ -190,11 +144,6 @@ def side_b(text: str) -> str:
             ),
             "subagent_tools.0.immediate.description_env",
             "is a secret",
-        ),
-        (
-            short("x", "subagent_tools: [{name: typed, immediate: true}]\n"),
-            "subagent_tools.0.immediate",
-            "needs the arguments colour",
         ),
         (
             short("x", "variables: {KEY: {description: A key., kind: secret, default: abcd}}\n"),
@@ -215,11 +164,10 @@ def test_wrong_agent_is_refused_with_its_file_field_and_reason(
 ) -> None:
     prompt = "---\ntools: [read_file]\n---\n\nWork.\n"
     sides = "expose_as_tool: true\nside_b: {prompt: p}\n"
-    schema = "input_schema: {type: object, properties: {colour: {type: string}}, required: [colour]}\n"
-    files = {"helper": short("helper"), "pair": short("pair", sides), "typed": short("typed", sides + schema)}
+    files = {"helper": short("helper"), "pair": short("pair", sides)}
     loaded = check_agents(folder(tmp_path, x=text, prompt_p=prompt, **files), KNOWN)
     [error] = loaded.errors
-    assert error.file == "x.md" and sorted(loaded.agents) == ["helper", "pair", "typed"]
+    assert error.file == "x.md" and sorted(loaded.agents) == ["helper", "pair"]
     assert any(field == one.field and reason in one.message for one in error.problems), error
 
 

@@ -25,7 +25,7 @@ from deploy.certificates import CERTIFICATES, PERMISSIONS, make
 from deploy.stack import Ports, make_plan, variables
 from deploy.state import StackError, command_of
 from deploy.ui_guard import refusal
-from settings import Settings, SettingsError, reach_loopback_directly, read_sources
+from settings import Settings, SettingsError, reach_loopback_directly
 
 
 def test_settings_survive_conversion_to_environment_variables() -> None:
@@ -44,22 +44,13 @@ def test_settings_survive_conversion_to_environment_variables() -> None:
     assert Settings.from_env(variables(Settings())) == Settings()
 
 
-def test_tokens_do_not_end_a_task_before_its_steps_do() -> None:
-    """This holds even if each step has half a million tokens of context."""
-    assert Settings().max_tokens >= Settings().max_steps * 500_000
-
-
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
         ({"ERRAND_LOOP_WARNING": "8", "ERRAND_LOOP_LIMIT": "8"}, "ERRAND_LOOP_WARNING"),
-        ({"ERRAND_LOOP_WARNING": "0"}, "ERRAND_LOOP_WARNING"),
-        ({"ERRAND_CANCEL_HEARTBEAT_SECONDS": "0"}, "from 0.5 to 15"),
         ({"ERRAND_CANCEL_HEARTBEAT_SECONDS": "16"}, "from 0.5 to 15"),
         ({"ERRAND_CANCEL_HEARTBEAT_SECONDS": "nan"}, "ERRAND_CANCEL_HEARTBEAT_SECONDS"),
         ({"ERRAND_VARIABLES": "REGION=north,TOWN"}, "NAME=VALUE"),
-        ({"ERRAND_VARIABLES": "TOWN="}, "NAME=VALUE"),
-        ({"ERRAND_VARIABLES": "a b=x"}, "NAME=VALUE"),
         ({"ERRAND_VARIABLES": "TOWN=sealed:x"}, "NAME=VALUE"),
     ],
 )
@@ -125,11 +116,6 @@ def test_busy_configured_port_is_refused(ports: Ports, host: str) -> None:
             make_plan(Settings(host=host, port=port), ports)
 
 
-def test_address_that_the_machine_lacks_is_named(ports: Ports) -> None:
-    with pytest.raises(StackError, match=r"this machine has no address 192\.0\.2\.1"):
-        make_plan(Settings(host="192.0.2.1"), ports)
-
-
 def test_parts_with_configured_addresses_are_not_planned(ports: Ports) -> None:
     given = Settings(
         port=0,
@@ -156,26 +142,16 @@ def test_temporal_profile_configures_the_address(ports: Ports, tmp_path: Path, m
         make_plan(Settings(port=0), ports)
 
 
-def test_offline_model_has_no_cost_limit(ports: Ports) -> None:
-    addresses: dict[str, str] = {"database_url": "postgresql://db/errand", "temporal_address": "temporal:7233"}
-    assert make_plan(Settings(port=0, **addresses), ports).settings.default_cost_usd == 0  # type: ignore[arg-type]
-    real = Settings(port=0, anthropic_api_key="key", **addresses)  # type: ignore[arg-type]
-    assert make_plan(real, ports).settings.default_cost_usd == Settings.default_cost_usd > 0
-
-
 @pytest.mark.parametrize(
     ("host", "origin", "passes"),
     [
         ("127.0.0.1:8233", None, True),
-        ("localhost:8233", None, True),
         ("[::1]:8233", None, True),
-        ("127.0.0.1:8233", "http://127.0.0.1:8233", True),
         ("", None, False),
         ("rebound.example:8233", None, False),
         ("127.0.0.1.nip.io:8233", None, False),
         ("127.0.0.1:8233", "https://evil.example", False),
         ("127.0.0.1:8233", "http://127.0.0.1:3000", False),
-        ("127.0.0.1:8233", "null", False),
     ],
 )
 def test_host_and_origin_decide(host: str, origin: str | None, passes: bool) -> None:
@@ -235,23 +211,13 @@ def test_providers_are_found_where_people_set_them() -> None:
     ("given", "said"),
     [
         ("[1]", "must be a JSON object of objects"),
-        ("{", "must be a JSON object of objects"),
         ('{"x": {"kind": "gpt"}}', "kinds are: anthropic, bedrock, vertex, foundry, openai, azure, ollama"),
         ('{"x": {"kind": "openai", "base_url": "ftp://x"}}', "providers.x.base_url"),
-        ('{"A b": {"kind": "openai"}}', "providers.A b"),
     ],
 )
 def test_a_provider_that_cannot_be_read_is_refused_with_what_is_allowed(given: str, said: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(said)):
         Settings.from_env({"ERRAND_PROVIDERS": given})
-
-
-def test_tables_of_providers_are_read_from_the_settings_file(tmp_path: Path) -> None:
-    (tmp_path / "errand.toml").write_text(
-        '[providers.groq]\nkind = "openai"\nbase_url = "https://g.example"\nkey = "k"\n'
-    )
-    found = {name: given.text for name, given in read_sources(tmp_path, {}).items()}
-    assert Settings.from_env(found).model_providers.named["groq"].key == "k"
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])

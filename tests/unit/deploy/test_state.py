@@ -74,9 +74,7 @@ def test_process_that_ignores_the_signal_is_killed() -> None:
     [
         ("postgresql://errand:s3cret@db:5432/errand", "postgresql://errand:***@db:5432/errand"),
         ("postgresql://db/errand?user=u&password=s3cret&x=1", "postgresql://db/errand?user=u&password=***&x=1"),
-        ("postgresql://:s3cret@db/errand", "postgresql://:***@db/errand"),
         ("postgresql://errand:s3%3A/c?ret@db/errand", "postgresql://errand:***@db/errand"),
-        ("postgresql://db:5432/errand", "postgresql://db:5432/errand"),
     ],
 )
 def test_password_in_a_url_is_replaced_by_stars(url: str, shown: str) -> None:
