@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.support.command import cli
 from tests.support.stack import Stack, of_type, steps
 
@@ -91,9 +89,3 @@ async def test_refusals_name_the_field_and_what_is_allowed(stack: Stack) -> None
     assert "assistant" in (await cli(stack, "agents")).stdout
     one = (await cli(stack, "agents", "code-reviewer")).stdout
     assert "limits: " in one and "permissions: " in one and "None" not in one
-
-
-@pytest.mark.parametrize(("name", "said"), [("assistant", "agent_assistant"), (None, "agent_orchestrator")])
-async def test_agents_are_drawn_as_a_graph(stack: Stack, name: str | None, said: str) -> None:
-    drawn = await cli(stack, "agents", "graph", *([name] if name else []))
-    assert drawn.stdout.startswith("flowchart LR") and said in drawn.stdout

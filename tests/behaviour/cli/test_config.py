@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from settings import ROOT, SettingsError, read_sources
+from settings import ROOT
 from tests.support.terminal import Terminal
 
 
@@ -47,14 +47,6 @@ def test_environment_decides_before_dotenv_and_that_before_the_toml_file(checkou
     assert "ERRAND_PORT" not in {one["name"] for one in json.loads(shown)["items"]}
 
 
-def test_dotenv_does_not_set_up_the_terminal(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("NO_COLOR=1\nTERM=dumb\nXDG_STATE_HOME=/x\nERRAND_PORT=1\n")
-    assert set(read_sources(tmp_path, {"TERM": "xterm"}).items()) == {
-        ("ERRAND_PORT", ("1", ".env")),
-        ("TERM", ("xterm", "environment")),
-    }
-
-
 def test_passwords_in_addresses_are_masked(checkout: Path) -> None:
     (checkout / ".env").write_text("ERRAND_API_DATABASE_URL=postgresql://h/db?user=api&password=tuna&sslmode=require\n")
     given = {
@@ -71,25 +63,6 @@ def test_passwords_in_addresses_are_masked(checkout: Path) -> None:
     assert found["ANTHROPIC_BASE_URL"] == "https://me:***@models.example/v1"
     code, shown = errand(checkout, "config", **given)
     assert code == 0 and not re.search("tu.{0,2}na", shown) and "db.example" in shown
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("errand.toml", "port = \n", "cannot be read"),
-        ("errand.toml", "port = {a = 1}\n", "must be a text, a number"),
-        (".env", "ERRAND_PROT=1\n", "there is no setting ERRAND_PROT (did you mean ERRAND_PORT?); allowed are: "),
-        (".env", None, "cannot be read"),
-        (".env", b"ERRAND_PORT=\xff\n", "cannot be read"),
-    ],
-)
-def test_bad_settings_file_is_named(tmp_path: Path, name: str, text: str | bytes | None, reason: str) -> None:
-    if text is None:
-        (tmp_path / name).mkdir()
-    else:
-        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(SettingsError, match=re.escape(str(tmp_path / name)) + ".*" + re.escape(reason)):
-        read_sources(tmp_path, {})
 
 
 def test_misspelt_variable_is_reported_with_a_suggestion_and_nothing_starts(checkout: Path) -> None:

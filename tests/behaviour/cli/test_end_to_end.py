@@ -97,34 +97,6 @@ async def test_files_go_with_the_first_message_and_limits_with_each(stack: Stack
     assert len(turns) == 2
 
 
-@pytest.mark.parametrize(
-    ("lines", "code"),
-    [
-        ("/dance", 2),
-        ("/fire", 2),
-        ("/steer", 2),
-        ("[[script:say text=Hi.]]\n/fire", 5),
-        ("[[fault:auth times=always]]", 1),
-    ],
-)
-async def test_unusable_line_ends_a_script_and_the_last_answer_gives_its_exit_code(
-    stack: Stack, lines: str, code: int
-) -> None:
-    await chat(stack, "--agent", "tester", typed=f"{lines}\n", code=code)
-
-
-async def test_empty_input_is_one_clear_error(stack: Stack) -> None:
-    for given, problem in (
-        ("", "String should have at least 1 character"),
-        (" ", "there is nothing in it"),
-        ("-", "String should have at least 1 character"),  # an empty stdin
-    ):
-        said = await cli(stack, "run", "tester", given, "--title", "empty input")
-        error, reason = said.stderr.splitlines()
-        assert said.exit_code == 5 and error.startswith("Error: ") and reason == f"  /input: {problem}", said.output
-    assert not (await stack.http.get("/tasks", params={"text": "empty input"})).json()["items"]
-
-
 async def test_answer_is_steered_and_interrupted_and_the_next_one_still_comes(stack: Stack) -> None:
     typed = "[[script:say words=500]] [[fault:slow]]\n/interrupt\nAnd what now?\n"
     text = await chat(stack, "--agent", "tester", typed=typed)

@@ -114,41 +114,6 @@ async def test_patch_of_awkward_files_is_applied_by_git(
     assert (copy / "feed.txt").read_text() == "one\x0ctwo\u2028three" and os.access(copy / "old.txt", os.X_OK)
 
 
-SHAPES = steps(
-    [
-        ("bash", {"command": "rm -r src old.txt link && echo file > src && mkdir old.txt && echo in > old.txt/in.txt"}),
-    ],
-    [("bash", {"command": "echo plain > link && ln -s src other && rm run.sh && ln -s src run.sh"})],
-)
-
-
-@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
-async def test_file_that_was_a_folder_or_a_link_is_in_the_patch_and_never_pulled(
-    stack: Stack, environment: dict[str, str], project: Path, tmp_path: Path
-) -> None:
-    linked = steps([("bash", {"command": "ln -s old.txt link"})])
-    code, shown = await errand(environment, "run", "tester", linked, "--dir", ".", cwd=project)
-    assert code == 0, shown
-    first = (await stack.http.get("/tasks?limit=1&top_level=true")).json()["items"][0]["task_id"]
-    body = {"conversation_id": first, "input": SHAPES, "transport": "stream"}
-    second = (await stack.http.post("/conversations/run", json=body)).json()["session_id"]
-    await stack.wait(second)
-    code, shown = await errand(environment, "pull", second, "--patch", "--json", cwd=project)
-    assert code == 0, shown
-    (project / "src/secret.txt").unlink()  # the file was not sent to the task, so the patch does not remove it
-    await asyncio.to_thread(_apply, json.loads(shown)["patch"], project, copy := tmp_path / "patched")
-    assert (copy / "src").read_text() == "file\n" and (copy / "old.txt/in.txt").read_text() == "in\n"
-    assert (copy / "link").read_text() == "plain\n" and (copy / "run.sh").read_text() == "echo hi\n"
-    # `pull` does not exchange one kind for another, and writes nothing if something is in the way
-    code, shown = await errand(environment, "pull", second, cwd=project)
-    assert code == 1 and "old.txt/in.txt: something else is in its place" in shown
-    assert (project / "src/words.txt").exists() and (project / "old.txt").is_file()
-    (project / "old.txt").unlink()
-    code, shown = await errand(environment, "pull", second, cwd=project)
-    assert code == 0 and "left out, since it is or was a link or a folder: run.sh" in shown, shown
-    assert (project / "old.txt/in.txt").read_text() == "in\n" and not (project / "src/words.txt").exists()
-
-
 def _apply(patch: str, project: Path, copy: Path) -> None:
     subprocess.run(["cp", "-r", str(project), str(copy)], check=True)
     subprocess.run(["rm", "-rf", str(copy / ".git")], check=True)

@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -56,35 +53,6 @@ async def test_prefix_last_and_dash_name_a_task(stack: Stack, errand: Errand) ->
     assert code == 0 and second in shown  # the caller's newest task, not the newest of all
     code, shown = await errand("show", short[first].upper())
     assert code == 0 and first in shown
-
-
-async def test_second_turn_names_its_conversation(environment: dict[str, str], errand: Errand) -> None:
-    def chat(*args: str) -> None:
-        command = [sys.executable, "-m", "cli", "chat", "--agent", "tester", *args]
-        env = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, input=b"[[script:say words=3]]\n", env=env, check=True, timeout=60, capture_output=True)
-
-    await asyncio.to_thread(chat)
-    first = await last_used(errand)
-    await asyncio.to_thread(chat, "--conversation", "-")
-    second = await last_used(errand)
-    assert second["conversation_id"] == first["task_id"] and second["parent_session_id"] == first["task_id"]
-    conversation, turn = first["task_id"], second["task_id"]
-    for typed in ("last", "-", turn, turn[:-2], conversation):
-        code, shown = await errand("tree", typed, "--json")
-        assert code == 0 and json.loads(shown)["conversation_id"] == conversation, (typed, shown)
-    for command in (("mailbox", turn), ("inbox", "--conversation", turn), ("variables", "show", turn)):
-        code, shown = await errand(*command, "--json")
-        assert code == 0, shown
-    code, shown = await errand("fire", turn)
-    assert code == 5 and "mailbox-empty" in shown
-
-
-async def last_used(errand: Errand) -> dict[str, Any]:
-    code, shown = await errand("show", "-", "--json")
-    assert code == 0, shown
-    found: dict[str, Any] = json.loads(shown)
-    return found
 
 
 async def test_unknown_and_ambiguous_prefixes_are_named(stack: Stack, errand: Errand, tmp_path: Path) -> None:

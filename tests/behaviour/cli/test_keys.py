@@ -40,11 +40,6 @@ def test_key_is_created_listed_and_revoked(keys: Keys) -> None:
     assert "revoked" in keys("list", "--tenant", "cli").stdout
 
 
-def test_created_key_has_default_rights(keys: Keys) -> None:
-    made = json.loads(keys("create", "me", "--json").stdout)
-    assert made["rights"] == ["read", "submit"] and made["secret"].startswith(f"ek_{made['id']}_")
-
-
 def test_keys_say_why_a_database_cannot_be_used(keys: Keys, database_url: str) -> None:
     away = keys("list", url="postgresql://x:secret@127.0.0.1:9/x")
     assert away.exit_code == 6 and "secret" not in away.stderr

@@ -10,9 +10,7 @@ import pytest
 
 from deploy import state
 from deploy.data_dir import secret_in, ui_access_file
-from deploy.stack import variables
 from deploy.state import PartInfo, StackInfo
-from settings import Settings
 from tests.support.command import cli as command_on
 from tests.support.stack import Stack
 from tests.support.terminal import Terminal
@@ -65,24 +63,6 @@ def test_unhealthy_process_fails_the_status_command(own: StackInfo, cli: Cli) ->
     assert done.exit_code == 1 and "unhealthy" in done.stdout
 
 
-def test_second_detached_up_is_harmless_and_shows_the_first_command(own: StackInfo, cli: Cli) -> None:
-    done = cli("up", "--detach")
-    assert done.exit_code == 0 and "already running" in done.stderr
-    assert "./errand demo look" in done.stdout
-    assert json.loads(cli("up", "--detach", "--json").stdout)["api_url"] == own.api_url
-
-
-def test_status_shows_what_a_task_may_cost(own: StackInfo, cli: Cli) -> None:
-    for limit, shown in ((5.0, "at most $5.00 per task"), (0.0, "no cost limit per task")):
-        state.write(own.model_copy(update={"offline_model": False, "cost_limit": limit, "model": "claude-opus-4-5"}))
-        done = cli("status").stdout
-        assert shown in done and "ERRAND_DEFAULT_COST_USD" in done
-    state.write(own.model_copy(update={"offline_model": False, "cost_limit": 5.0, "model": "mystery"}))
-    assert "its price is unknown, so at most 5,000,000 tokens per task" in cli("status").stdout
-    state.write(own)
-    assert "per task" not in cli("status").stdout  # the offline model costs nothing
-
-
 def local(stack: Stack, home: Path, **more: str) -> Any:
     """The environment of a command without an address, for the data folder `home`; `stack` has its default port."""
     port = stack.url.rpartition(":")[2]
@@ -120,38 +100,3 @@ async def test_commands_find_their_own_stack_and_wait_while_its_api_starts_again
     finally:
         terminal.__exit__()
     await stack.back("api", died)
-
-
-def test_histories_are_not_read_from_another_temporal(tmp_path: Path) -> None:
-    for url, said in (
-        ("", "no stack is running on"),
-        (NOWHERE, f"TEMPORAL_ADDRESS to that of the server behind {NOWHERE}"),
-    ):
-        env = {"ERRAND_URL": url, "ERRAND_DATA_DIR": str(tmp_path), "TEMPORAL_ADDRESS": ""}
-        with Terminal("replay", "0" * 26, env=env) as terminal:
-            assert terminal.exit_code() == 6
-            assert said in terminal.text.replace("\n", "") and "TEMPORAL_ADDRESS" in terminal.text
-
-
-def test_config_shows_what_the_running_stack_was_started_with(own: StackInfo, cli: Cli) -> None:
-    same = cli("config", "--json", ERRAND_LIVE_TASKS="7")
-    started_with = variables(Settings(data_dir=own.data_dir, live_tasks=7))
-    state.write(own.model_copy(update={"started_with": started_with}))
-    assert "started with" not in cli("config", ERRAND_LIVE_TASKS="7").stderr
-    other = cli("config", ERRAND_LIVE_TASKS="9", ERRAND_MAX_QUESTIONS="3")
-    assert "was started with ERRAND_LIVE_TASKS=7" in other.stderr
-    assert "was started with ERRAND_MAX_QUESTIONS=20" in other.stderr
-    items = json.loads(cli("config", "--json", ERRAND_LIVE_TASKS="9").stdout)["items"]
-    [found] = [one for one in items if one["name"] == "ERRAND_LIVE_TASKS"]
-    assert (found["value"], found["running"]) == ("9", "7") and "running" not in same.stdout
-
-
-def test_open_opens_the_console_of_this_stack(own: StackInfo, cli: Cli, tmp_path: Path) -> None:
-    opened = tmp_path / "opened"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" >{opened}\n')
-    browser.chmod(0o755)
-    done = cli("open", BROWSER=f"{browser} %s")
-    assert (done.exit_code, done.stdout) == (0, f"{own.api_url}/\n")
-    assert opened.read_text() == done.stdout
-    assert json.loads(cli("open", "--json").stdout) == {"url": f"{own.api_url}/"}

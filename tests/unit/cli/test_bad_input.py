@@ -80,11 +80,3 @@ def test_answer_of_another_kind_is_a_clear_line(kind: str, tmp_path: Path, monke
         server.respond = ANSWERS[kind]
         for arguments, command in leaves(errand):
             check([*arguments, *given(command, UNKNOWN)], server.url, tmp_path)
-
-
-@pytest.mark.parametrize("more", ['{"repositories": [1]}', '{"repositories": {"web": 5}}', "[]", "{"])
-def test_a_file_with_other_fields_of_an_environment_than_objects(tmp_path: Path, more: str) -> None:
-    (tmp_path / "more.json").write_text(more)
-    command = ["environments", "set", "shop", "web=https://a", "--more", str(tmp_path / "more.json"), "--url", DEAD]
-    done = CliRunner().invoke(errand, command)
-    assert done.exit_code == 2 and "--more: " in done.stderr, done.output

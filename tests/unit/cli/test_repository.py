@@ -47,24 +47,6 @@ def test_a_checkout_is_sent_with_its_history_and_what_is_not_committed(tmp_path:
     assert not (copy / "gone.txt").exists() and not (copy / "x").exists()
 
 
-def test_a_clean_checkout_keeps_its_commit(tmp_path: Path) -> None:
-    head = make_repository(tmp_path / "checkout", {"a": "a"})
-    copy = unpack(bundle_checkout(tmp_path / "checkout", SETTINGS), tmp_path)
-    assert git(copy, "rev-parse", "HEAD") == head
-
-
-def test_a_folder_of_a_worktree_and_a_repository_without_commits_can_be_sent(tmp_path: Path) -> None:
-    make_repository(tmp_path / "checkout", {"deep/a": "a"})
-    git(tmp_path / "checkout", "worktree", "add", "-q", str(tmp_path / "tree"))
-    (tmp_path / "tree/deep/b").write_text("b")
-    (tmp_path / "one").mkdir()
-    assert (unpack(bundle_checkout(tmp_path / "tree/deep", SETTINGS), tmp_path / "one") / "deep/b").exists()
-    git(tmp_path, "init", "-q", "fresh")
-    (tmp_path / "fresh/a").write_text("a")
-    (tmp_path / "two").mkdir()
-    assert (unpack(bundle_checkout(tmp_path / "fresh", SETTINGS), tmp_path / "two") / "a").exists()
-
-
 def test_a_history_that_is_too_large_stays_here(tmp_path: Path) -> None:
     make_repository(tmp_path / "checkout", {"a": "small"})
     (tmp_path / "checkout/large").write_bytes(bytes(range(256)) * 40)

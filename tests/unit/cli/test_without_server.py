@@ -7,16 +7,6 @@ import pytest
 from tests.unit.cli.conftest import NOWHERE, Cli
 
 
-def test_help_lists_exit_codes_and_version_is_printed(cli: Cli) -> None:
-    text = cli("--help").stdout
-    assert "Exit codes:" in text and "130  detached" in text
-    assert "Questions and approvals:" in text and text.index("The stack:") < text.index("Setting up:")
-    for command in ("up", "run", "attach", "tasks", "show", "result", "cancel", "status", "down"):
-        assert "--json" in cli(command, "--help").stdout
-    assert cli("--version").stdout == "errand 0.1.0\n"
-    assert cli("frobnicate").exit_code == 2
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -40,11 +30,6 @@ def test_wrong_command_is_exit_code_2(cli: Cli, args: list[str]) -> None:
     assert (done.exit_code, done.stdout) == (2, "") and "Error: " in done.stderr
 
 
-def test_invalid_setting_is_a_usage_error(cli: Cli) -> None:
-    done = cli("tasks", ERRAND_PORT="many")
-    assert done.exit_code == 2 and "ERRAND_PORT" in done.stderr
-
-
 @pytest.mark.parametrize("args", [["tasks"], ["attach", "0" * 26], ["chat", "--continue"]])
 def test_unreachable_server_is_exit_code_6(cli: Cli, args: list[str]) -> None:
     done = cli(*args)
@@ -55,11 +40,3 @@ def test_unreachable_server_is_exit_code_6(cli: Cli, args: list[str]) -> None:
 def test_unanswered_submission_names_the_key_to_repeat_it_with(cli: Cli) -> None:
     done = cli("run", "a", "b", "--json", "--idempotency-key", "k1")
     assert done.exit_code == 6 and "--idempotency-key k1" in json.loads(done.stderr)["detail"]
-
-
-def test_commands_without_a_stack_say_so(cli: Cli) -> None:
-    assert cli("status").exit_code == 6
-    assert json.loads(cli("down", "--json").stdout) == {"stopped": False}
-    done = cli("keys", "list")
-    assert done.exit_code == 6 and "ERRAND_DATABASE_URL" in done.stderr
-    assert {"look", "slow"} <= {one["name"] for one in json.loads(cli("demo", "--json").stdout)["items"]}

@@ -1,11 +1,10 @@
-"""What a program can set: the type of an output, timeouts, headers, its own HTTP client; what it gets when refused."""
+"""What a program can set: the type of an output, timeouts and headers; what it gets when refused."""
 
 import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
-import httpx2
 import pytest
 from errand import AsyncErrand, Errand, ErrandError, RateLimited, Unexpected, Unreachable, requests
 from errand.models import JsonObject
@@ -71,15 +70,6 @@ def test_timeout_and_headers_of_one_request(server: Answers) -> None:
             errand.with_options(timeout=0.2, patience=0).call("GET", "/c", dict)
 
 
-def test_a_programs_own_http_client_is_used_and_stays_open(server: Answers) -> None:
-    with httpx2.Client(headers={"X-Own": "1"}) as own:
-        with Errand(server.url, http=own) as errand:
-            errand.call("GET", "/a", dict)
-        assert server.requests[0].headers["x-own"] == "1" and not own.is_closed
-        with pytest.raises(ErrandError, match="closed"):
-            errand.call("GET", "/b", dict)
-
-
 def test_too_many_requests_name_the_time_to_wait(server: Answers) -> None:
     server.respond = lambda _: JSONResponse({"detail": "slowly"}, 429, headers={"Retry-After": "7"})
     with Errand(server.url, patience=1) as errand, pytest.raises(RateLimited, match="slowly") as refused:
@@ -112,14 +102,6 @@ async def test_the_timeout_of_a_wait_holds_in_both_clients(server: Answers) -> N
             errand.wait("t", timeout=0.5)
 
     await asyncio.to_thread(blocking)
-
-
-def test_an_answer_of_another_program_is_no_crash(server: Answers) -> None:
-    with Errand(server.url) as errand:
-        for answer in (JSONResponse([]), Response("<html>"), Response(b"[" * 100_000, media_type="application/json")):
-            server.respond = lambda _, answer=answer: answer  # type: ignore[misc]
-            with pytest.raises(Unexpected, match="not as this version"):
-                errand.task("t")
 
 
 @pytest.mark.parametrize(

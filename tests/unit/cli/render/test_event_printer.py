@@ -2,17 +2,16 @@
 
 from datetime import UTC, datetime, timedelta
 from string import Formatter
-from typing import Any
 
 import click
 from click.testing import CliRunner
 
 from cli.render.event_printer import LINES, EventPrinter
 from domain import events as e
-from domain.events import EVENTS, BudgetLow, BudgetRaised, InputEscalated, InputReminder
+from domain.events import EVENTS
 from domain.json_object import JsonObject
 from domain.pictures import FileBlock
-from domain.sessions.session import Reason, Scope, Status, Usage
+from domain.sessions.session import Reason, Status, Usage
 
 USAGE = Usage(llm_calls=3, tool_invocations=2, input_tokens=12_000, output_tokens=345, cost_usd=0.05)
 
@@ -100,48 +99,6 @@ def test_printer_knows_every_event_and_its_fields() -> None:
             assert fields <= event.model_fields.keys() | {"session_id"}, event.type
 
 
-def test_printer_shows_requests_and_low_budgets() -> None:
-    asked: dict[str, Any] = {
-        "request_id": "r",
-        "kind": "clarification",
-        "question": "Which\nport?",
-        "deadline": datetime(2026, 3, 2, tzinfo=UTC),
-    }
-    text = shown(
-        InputReminder(**asked),
-        InputEscalated(**asked, to="chief"),
-        BudgetLow(scope=Scope.TREE, budget="tokens", limit=8_000_000, left=1_234_567),
-        BudgetLow(scope=Scope.SESSION, budget="ttl", limit=600_000, left=90_000),
-        BudgetRaised(scope=Scope.SESSION, budget="steps", before=50, limit=100, by="ops"),
-        ended(),
-    )
-    assert "  ? still waiting: Which port?\n" in text
-    assert "  ? nobody has answered, chief was notified: Which port?\n" in text
-    assert "  budget of tokens (tree) is low: 1,234,567 of 8,000,000 left\n" in text
-    assert "  budget of ttl (session) is low: 1.5 minutes of 10.0 minutes left\n" in text
-    assert "  budget of steps (session) was raised from 50 to 100 by ops\n" in text
-
-
-def test_printer_marks_text_that_was_cut_off_and_is_written_again() -> None:
-    text = shown(
-        e.StepStarted(step=1, description="write"),
-        e.MessageDelta(step=1, text="Once upon"),
-        e.AttemptReset(step=1, attempt=2),
-        e.MessageDelta(step=1, text="Once again"),
-        e.Message(step=1, text="Once again"),
-        ended(),
-    )
-    before, mark, after = text.partition("(the text of step 1 above was cut off and is written again)")
-    assert mark and "Once upon" in before
-    assert after.count("Once again") == 1
-
-
-def test_printer_shows_a_message_whole_if_deltas_were_missed() -> None:
-    message = e.Message(step=1, text="The first word", interrupted=True)
-    text = shown(e.MessageDelta(step=1, text="word"), message, ended())
-    assert "The first word\n" in text and "(interrupted here)" in text
-
-
 def test_control_codes_of_models_and_tools_never_reach_the_terminal() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\rsafe\u202e"
     text = shown(
@@ -153,12 +110,3 @@ def test_control_codes_of_models_and_tools_never_reach_the_terminal() -> None:
     )
     assert "safe" in text
     assert not set(text) & set("\x1b\x07\x9b\r\u202e")
-
-
-def test_printer_shows_events_of_another_version_by_their_type() -> None:
-    events = numbered(
-        e.Progress(message="a"), e.ModelSwitched(step=1, from_model="a", to_model="b", reason="c"), ended()
-    )
-    events[0] |= {"type": "brand_new"}
-    del events[2]["usage"]
-    assert printed(events) == "  brand_new\n  model switched: a -> b (c)\n  task_completed\n"
