@@ -97,29 +97,6 @@ async def test_rule_and_limit_are_applied_inside_inline_subagents(team: Stack, t
     assert (report["tried"], report["affected"]) == (2, 2)  # the task, and the subagent that has a separate session
 
 
-async def test_report_lists_what_a_rule_would_have_stopped(stack: Stack, tmp_path: Path) -> None:
-    task_id = (await stack.run(script(tmp_path / "ledger")))["task_id"]
-    one = await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash:rm *=deny", "--json")
-    assert one.exit_code == 0, one.output
-    report = json.loads(one.stdout)
-    [stop] = report["tasks"][0]["stopped"]
-    assert (report["affected"], stop["step"], stop["tool"]) == (1, 2, "bash")
-    assert json.loads(stop["arguments"]) == {"command": "rm kept.txt"}
-    shown = await cli(stack, "rerun", task_id, "--recorded", "--max-steps", "1")
-    assert "it would have ended failed (step_limit)" in shown.stdout
-
-    harmless = (await stack.run("[[script:count n=1]]"))["task_id"]
-    # a live rerun, which ran the call again, unlike one with recorded answers
-    once_more = (await reran(stack, harmless))["task_id"]
-    many = await cli(stack, "rerun", "--recorded", "--since", "10s", "--permission", "bash:rm *=deny", "--json")
-    assert many.exit_code == 0, many.output
-    stops = {task["task_id"]: task["stopped"] for task in json.loads(many.stdout)["tasks"]}
-    assert stops[harmless] == stops[once_more] == [] and len(stops[task_id]) == 1
-    assert report["tasks"][0]["rerun"] not in stops
-    assert (await cli(stack, "rerun", "--since", "1d")).exit_code == 2
-    assert (await cli(stack, "rerun", task_id, "--recorded", "--permission", "bash")).exit_code == 2
-
-
 async def test_recording_of_an_interrupted_task_ends_where_the_task_ended(stack: Stack) -> None:
     cut = await stack.run("[[script:forever]]", config={"max_steps": 2})
     assert cut["reason"] == "step_limit"

@@ -71,17 +71,6 @@ async def test_rerun_starts_at_a_step_with_the_workspace_as_it_was(stack: Stack,
     assert await everything(stack, task_id) == shared["rows"]
 
 
-async def test_rerun_has_the_file_as_it_was_at_that_step(stack: Stack) -> None:
-    upload = await stack.http.post("/files?name=given.txt", content=b"given\n", headers={"Content-Type": "text/plain"})
-    commands = [[("bash", {"command": f"cat given.txt; echo {word} > given.txt"})] for word in ("one", "two")]
-    task = await stack.run(steps(*commands), context={"files": [upload.json()["file_id"]]})
-    for step, seen in ((1, "given"), (2, "one"), (3, None)):
-        again = await reran(stack, task["task_id"], from_step=step)
-        trace = (await stack.http.get(f"/tasks/{again['task_id']}/trace")).json()
-        results = [tool["result"].splitlines()[0] for one in trace["steps"] for tool in one["tools"]]
-        assert results[:1] == ([seen] if seen else []), step
-
-
 async def test_a_changed_tool_result_is_what_the_step_sees(stack: Stack, shared: dict[str, Any]) -> None:
     task_id = await original(stack, shared)
     change = [{"index": 0, "text": "the disk is full", "failed": True}]
@@ -107,17 +96,6 @@ async def test_rerun_changes_input_prompt_model_and_messages_in_between(stack: S
     assert (await stack.http.get("/agents/tester")).json()["prompt"] == TESTER["prompt"]
     own = (await stack.http.get(f"/tasks/{prompted['task_id']}/agent")).json()
     assert (own["prompt"], own["name"], own["shipped"]) == ("[[script:say text=As-told.]]", "tester", False)
-
-
-async def test_rerun_uses_another_version_of_the_agent(stack: Stack) -> None:
-    one = {**TESTER, "name": "versioned", "prompt": "[[script:say text=Old.]]"}
-    assert (await stack.http.put("/agents/versioned", json=one)).is_success
-    task_id = (await stack.run("Speak", "versioned"))["task_id"]
-    assert (await stack.http.put("/agents/versioned", json={**one, "prompt": "[[script:say text=New.]]"})).is_success
-    assert await said(stack, (await reran(stack, task_id))["task_id"]) == "Old."
-    assert await said(stack, (await reran(stack, task_id, agent_version=2))["task_id"]) == "New."
-    unknown = await rerun(stack, task_id, agent_version=9)
-    assert unknown.status_code == 422 and unknown.json()["errors"][0]["allowed"] == [1, 2]
 
 
 async def test_the_step_that_failed_can_be_tried_again(stack: Stack) -> None:

@@ -13,10 +13,8 @@ import pytest
 from opentelemetry import trace as global_trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.id_generator import IdGenerator
 from temporalio.client import WorkflowHistory
 from temporalio.contrib.opentelemetry import OpenTelemetryPlugin, create_tracer_provider
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -26,7 +24,6 @@ from tests.support.own_worker import platform
 from tests.support.stack import Stack, steps
 from workflows.registry import WORKFLOWS
 from workflows.replay import checking_runner
-from workflows.span_processor import SendOnce
 
 
 class Receiver(http.server.ThreadingHTTPServer):
@@ -104,26 +101,6 @@ async def test_trace_reaches_from_the_request_to_the_tools(stack: Stack, receive
     assert b"sk-canary" not in everything and b"You are tested" not in everything
 
     assert await replayed(history) <= known
-
-
-def test_repeated_span_is_sent_once() -> None:
-    """A workflow task that failed or timed out is run again, and makes the same spans with the same ids."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(id_generator=Same())
-    provider.add_span_processor(SendOnce(exporter))
-    for word in ("first", "again"):
-        provider.get_tracer("test").start_span(word).end()
-    provider.force_flush()
-    assert [span.name for span in exporter.get_finished_spans()] == ["first"]
-    provider.shutdown()
-
-
-class Same(IdGenerator):
-    def generate_span_id(self) -> int:
-        return 1
-
-    def generate_trace_id(self) -> int:
-        return 2
 
 
 async def replayed(history: WorkflowHistory) -> set[bytes]:

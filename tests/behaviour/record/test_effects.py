@@ -98,13 +98,3 @@ async def test_a_dry_run_describes_and_does_nothing(recorded: Stack, tmp_path: P
     assert await asyncio.to_thread(lambda: [path.name for path in workspace.glob("*")]) == []
     opening = (await recorded.asked(record["task_id"]))[0]["body"]["messages"][0]["content"][0]["text"]
     assert "This is a dry run" in opening
-
-
-async def test_effect_of_a_changed_call_is_the_changed_one(recorded: Stack) -> None:
-    ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
-    task_id = await recorded.submit(calls(("bash", {"command": "echo asked"})), permissions=ask)
-    request = (await recorded.seen(task_id, "input_required"))["request_id"]
-    change = {"approved": True, "arguments": {"command": "echo changed"}}
-    await recorded.http.post(f"/tasks/{task_id}/input", json={"response_to": request, "input": change})
-    await recorded.wait(task_id)
-    assert shown(await effects(recorded, task_id)) == [("command", "done", "$ echo changed")]
