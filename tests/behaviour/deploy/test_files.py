@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from cryptography import x509
 
@@ -43,20 +42,6 @@ def example() -> dict[str, str]:
     return found
 
 
-def module_exists(name: str) -> bool:
-    path = ROOT / name.replace(".", "/")
-    return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
-
-
-def assert_runs(command: list[str]) -> None:
-    """Check that a command names an existing module or file."""
-    assert command[0] == "python"
-    if command[1] == "-m":
-        assert module_exists(command[2]), command[2]
-    elif command[1] != "-c":
-        assert (ROOT / command[1]).is_file(), command[1]
-
-
 def test_env_example_lists_exactly_what_is_read() -> None:
     listed = example().keys() - ONLY_COMPOSE
     assert {name for name in listed if not name.startswith("TEMPORAL_")} == {
@@ -82,21 +67,12 @@ def test_env_example_contains_no_secret_and_sets_nothing() -> None:
     assert active == [f"{name}=" for name in ("POSTGRES_PASSWORD", "API_DATABASE_PASSWORD", "WORKER_DATABASE_PASSWORD")]
 
 
-def test_dockerfile_installs_from_hashes_and_runs_existing_modules() -> None:
-    steps = instructions()
-    assert steps[0][0] == "FROM" and EXACT.search(steps[0][1])
-    runs = [argument for name, argument in steps if name == "RUN"]
-    installs = [run for run in runs if "pip install" in run]
-    assert installs and all("--require-hashes -r requirements.txt" in run for run in installs)
-    for source in (argument.split()[0] for name, argument in steps if name == "COPY"):
-        assert (ROOT / source).exists()
-    assert [argument for name, argument in steps if name == "USER"] == ["errand"]
-    (command,) = [json.loads(argument) for name, argument in steps if name == "CMD"]
-    assert_runs(command)
-
-
-def test_image_requires_keys_and_exposes_its_port() -> None:
+def test_image_installs_from_hashes_requires_keys_and_runs_under_its_own_account() -> None:
+    assert EXACT.search(instructions()[0][1])
+    installs = [argument for name, argument in instructions() if name == "RUN" and "pip install" in argument]
+    assert installs and all("--require-hashes -r requirements.txt" in install for install in installs)
     steps = dict(instructions())
+    assert steps["USER"] == "errand"
     env = dict(pair.split("=") for pair in shlex.split(steps["ENV"]))
     assert env["ERRAND_PORT"] == steps["EXPOSE"]
     assert env["ERRAND_REQUIRE_KEYS"] == "true"
@@ -210,26 +186,6 @@ def test_compose_gives_no_command_a_network() -> None:
     assert example()["ERRAND_SANDBOX_NETWORK"] == "off"
 
 
-def test_compose_names_existing_files_and_volumes() -> None:
-    build = SERVICES["api"]["build"]
-    assert (DEPLOY / build["context"]).resolve() == ROOT and (ROOT / build["dockerfile"]).is_file()
-    for service in SERVICES.values():
-        for volume in service.get("volumes", []):
-            source = volume.split(":")[0]
-            if source.startswith(f"./{GENERATED}"):
-                continue
-            assert (DEPLOY / source).is_file() if source.startswith(".") else source in COMPOSE["volumes"]
-
-
-def test_compose_runs_existing_commands() -> None:
-    assert_runs(SERVICES["worker"]["command"])
-    assert_runs(SERVICES["api"]["healthcheck"]["test"][1:])
-    shell, flag, script = SERVICES["setup"]["command"]
-    assert (shell, flag) == ("sh", "-c")
-    for command in script.split(" && "):
-        assert_runs(shlex.split(command))
-
-
 def test_compose_contains_no_secret() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     wanted = re.findall(r"\$\{([^}]+)\}", text.replace("$$", ""))
@@ -240,15 +196,6 @@ def test_compose_contains_no_secret() -> None:
         for variable, value in service.get("environment", {}).items():
             if re.search("PASSWORD|PWD|KEY$|SECRET", variable):
                 assert value == "" or value.startswith(("${", "/certs/")), f"{name}: {variable}"
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_compose_sets_only_variables_that_are_read(name: str) -> None:
-    environment = SERVICES[name]["environment"]
-    assert environment.keys() - ONLY_COMPOSE <= VARIABLES.keys() | {
-        key for key in example() if key.startswith("TEMPORAL_")
-    }
-    Settings.from_env({key: str(value) for key, value in environment.items()})
 
 
 def test_compose_grace_period_covers_the_drain() -> None:

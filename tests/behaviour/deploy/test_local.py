@@ -162,17 +162,6 @@ def test_killed_parts_are_restarted(stack: RunningStack) -> None:
     assert "postgres ended (SIGKILL); restarting it" in stack.printed()
 
 
-def test_state_file_that_cannot_be_written_does_not_end_the_stack(stack: RunningStack, home: Path) -> None:
-    before = pids(stack.healthy())["worker"]
-    draft = home / "stack.new"
-    draft.mkdir()  # the next state cannot be written, as on a full disk
-    os.kill(before, signal.SIGKILL)
-    eventually(lambda: "cannot write the state of the stack" in stack.printed())
-    draft.rmdir()
-    eventually(lambda: pids(stack.healthy())["worker"] != before)
-    assert stack.process.poll() is None
-
-
 def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, home: Path) -> None:
     before = stack.healthy()
     os.kill(before.pid, signal.SIGKILL)
@@ -214,29 +203,9 @@ def test_leftovers_of_a_crash_do_not_hinder_the_next_start(home: Path) -> None:
             bystander.kill()
 
 
-def test_damaged_database_of_temporal_is_reported_with_a_remedy(home: Path) -> None:
-    (home / "temporal").mkdir(parents=True, exist_ok=True)
-    for left in (home / "temporal").glob("temporal.db*"):
-        left.unlink()
-    file = home / "temporal" / "temporal.db"
-    file.write_bytes(b"not a database, and longer than a header of one" * 1_000)
-    with pytest.raises(StackError, match=r"(?s)did not start.*temporal.db is damaged .*Restore it from a backup"):
-        local.start_detached(Settings(data_dir=home, port=0))
-    assert file.exists()
-    file.unlink()
-
-
 def test_failed_detached_start_shows_why(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         with pytest.raises(StackError, match=f"(?s)did not start.*ERRAND_PORT: cannot listen on 127.0.0.1:{port}"):
             local.start_detached(Settings(data_dir=home, port=port))
     assert state.read(home) is None
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is dropped to another account")
-def test_data_folder_closed_to_postgres_account_is_refused(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o700)
-    with pytest.raises(StackError, match="(?s)errand-postgres, cannot reach .*ERRAND_DATA_DIR"):
-        data_dir.create_data_dir(closed / "data", data_dir.postgres_account())

@@ -1,7 +1,6 @@
 """The supervisor with small real processes."""
 
 import asyncio
-import errno
 import os
 import signal
 import sys
@@ -53,16 +52,6 @@ async def supervisor(tmp_path: Path, logged: Logged) -> AsyncIterator[Supervisor
     await supervisor.stop()
 
 
-async def test_part_that_dies_is_restarted(supervisor: Supervisor, logged: Logged) -> None:
-    await supervisor.start(shell("sleeper", "exec sleep 100"))
-    first = supervisor.infos()[0].pid
-    assert first
-    os.kill(first, signal.SIGKILL)
-    await eventually(lambda: supervisor.infos()[0].pid not in (None, first) and supervisor.infos()[0].healthy)
-    assert supervisor.infos()[0].restarts == 1
-    assert logged.has("sleeper ended (SIGKILL)")
-
-
 async def test_part_that_keeps_failing_stops_the_stack_and_shows_the_end_of_its_log(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
@@ -104,21 +93,6 @@ async def test_processes_of_a_dead_part_are_killed(supervisor: Supervisor, tmp_p
     assert parent and not gone(child)
     os.kill(parent, signal.SIGKILL)
     await eventually(lambda: gone(child))
-
-
-async def test_part_is_ready_when_its_check_answers(supervisor: Supervisor, unused_port: int) -> None:
-    script = f"sleep 0.5; exec {sys.executable} -m http.server --bind 127.0.0.1 {unused_port}"
-    began = time.monotonic()
-    await supervisor.start(shell("server", script, check=f"http://127.0.0.1:{unused_port}/"))
-    assert time.monotonic() - began > 0.5
-    assert supervisor.infos()[0].healthy
-
-
-async def test_failed_run_shows_its_log_and_a_successful_one_is_silent(supervisor: Supervisor) -> None:
-    await supervisor.run(shell("fine", "true"))
-    with pytest.raises(StackError, match="(?s)bad failed .exit code 7.*why it failed"):
-        await supervisor.run(shell("bad", "echo why it failed; exit 7"))
-    assert supervisor.infos() == []
 
 
 @pytest.mark.parametrize(("inherit", "seen"), [(True, "secret,told"), (False, ",told")])
@@ -177,18 +151,6 @@ async def test_part_that_was_ready_is_always_restarted(
     fine.touch()
     await eventually(lambda: supervisor.infos()[0].healthy)
     assert supervisor.infos()[0].problem is None
-
-
-async def test_full_disk_is_reported_and_the_part_waits_for_space(supervisor: Supervisor, logged: Logged) -> None:
-    left = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/logs/part.log")] * 3
-
-    def prepare() -> None:
-        if left:
-            raise left.pop()
-
-    await supervisor.until(supervisor.start(shell("part", "exec sleep 100", prepare=prepare)))
-    assert supervisor.infos()[0].healthy
-    assert logged.has("part ended (the disk is full (/data/logs/part.log: No space left on device)")
 
 
 async def test_follow_up_runs_after_every_start_before_the_part_is_ready(

@@ -1,4 +1,4 @@
-"""Temporal in the embedded stack: protected against web pages, and what readiness says of it."""
+"""Temporal in the embedded stack: protected against web pages and other accounts."""
 
 import asyncio
 import stat
@@ -8,12 +8,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from temporalio.client import Client
 
 from tests.behaviour.api.test_local_access import NOBODY, PYTHON, as_another_account
 from tests.behaviour.deploy.processes import listening
 from tests.support.stack import Stack
-from workflows.client import WorkflowClient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its processes")
 
@@ -83,21 +81,3 @@ async def test_another_account_learns_neither_the_link_nor_the_hidden_addresses(
         *argv, stdout=subprocess.PIPE, cwd="/", user=NOBODY, group=NOBODY, extra_groups=[]
     )
     assert (await process.communicate())[0].decode().split() == ["denied", "denied", "403"]
-
-
-async def test_guard_leaves_the_pages_of_the_web_ui_as_they_are(stack: Stack) -> None:
-    """The details of a workflow are Markdown in a frame, which has its own content policy."""
-    async with httpx2.AsyncClient(base_url=stack.part("temporal-ui").address) as http:
-        await http.get(stack.temporal_ui_link)
-        rendered = await http.get("/render", params={"content": "hello", "theme": "light"})
-        policy = rendered.headers["content-security-policy"]
-        assert rendered.status_code == 200 and "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
-        page = await http.get("/", headers={"Accept-Encoding": "identity"})
-        assert page.headers["x-frame-options"] == "SAMEORIGIN" and "content-encoding" not in page.headers
-        assert "frame-ancestors 'self'" in page.headers["content-security-policy"]
-
-
-async def test_a_namespace_that_temporal_lacks_is_named(stack: Stack) -> None:
-    assert (await stack.http.get("/readyz")).json()["missing"] == []
-    elsewhere = await Client.connect(stack.temporal_address, namespace="gone")
-    assert await WorkflowClient(elsewhere, stack.settings.task_queue).missing() == ["namespace gone"]

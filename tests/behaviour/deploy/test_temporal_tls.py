@@ -5,14 +5,9 @@ front of it. The server of compose.yaml with its settings is not tested here.
 """
 
 import asyncio
-import json
-import os
-import socket
 import subprocess
 import sys
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from deploy import certificates
@@ -99,32 +94,6 @@ async def _run_task(stack: Stack, folder: Path, plain: str, env: dict[str, str],
         assert record["status"] == "completed", record
         ready = await own.http.get("/readyz")
         assert ready.status_code == 200, ready.text
-
-
-def test_worker_is_ready_when_its_own_process_has_reported() -> None:
-    """After kill -9 the row of the dead worker is still recent, and must not count for the next worker."""
-    reported = f"{socket.gethostname()}/{os.getpid()}"
-
-    class Readyz(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"workers": {reported: "bwrap"}}).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Readyz) as api:
-        threading.Thread(target=api.serve_forever, daemon=True).start()
-        try:
-            app = make_app_parts(Settings(port=api.server_port), {}, None)
-            ready = next(part.ready for part in app.parts if part.name == "worker")
-            assert ready is not None
-            assert ready(os.getpid())
-            assert not ready(os.getpid() + 1)
-        finally:
-            api.shutdown()
-    assert not ready(os.getpid())
 
 
 def test_each_process_gets_its_own_secrets_only() -> None:
