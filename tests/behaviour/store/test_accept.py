@@ -40,17 +40,6 @@ async def test_queued_session_is_not_overtaken(pool: Pool, accept: Accept) -> No
     assert accepted.session is not None and accepted.session.id == late.id
 
 
-async def test_siblings_keep_the_order_of_their_calls(pool: Pool, accept: Accept) -> None:
-    """Their ids derive from the calls and do not show the order."""
-    root = await accept()
-    names = [f"{9 - place}-{new_id()}" for place in range(5)]
-    listed = [new_session(root.conversation_id).model_copy(update={"thread_id": name, "id": name}) for name in names]
-    accepted = await sessions.accept_all(pool, [Acceptance(session=one) for one in listed])
-    assert [one.session.id for one in accepted if one.session] == names
-    branches = await conversations.find_branches(pool, root.tenant, root.conversation_id, 10)
-    assert [branch.session_id for branch in branches] == [root.session_id, *names]
-
-
 @pytest.mark.exactly_once
 async def test_mail_that_another_session_claimed_is_refused_and_nothing_is_written(pool: Pool, accept: Accept) -> None:
     root = await accept()
@@ -189,27 +178,6 @@ async def test_time_of_a_queued_session_begins_when_it_leaves_the_queue(pool: Po
     assert timedelta(seconds=50) < row.deadline - datetime.now(UTC) <= timedelta(seconds=61)
 
 
-async def test_outcomes_are_delivered_with_the_messages_that_bring_them(pool: Pool, accept: Accept) -> None:
-    for queued in (True, False):
-        root = await accept()
-        children = [child_of(root) for _ in range(3)]
-        await accepted(pool, *children)
-        mail = [(await end(pool, ref_of(child), Reason.GOAL_REACHED)).mail or "" for child in children]
-        first = in_thread(root)
-        session = in_thread(root)
-        if queued:
-            await sessions.accept(pool, Acceptance(session=session, queue=True))
-        await end(pool, root, Reason.GOAL_REACHED)
-        await sessions.accept(pool, Acceptance(session=first, take=mail[:1]))
-        await end(pool, first.ref, Reason.GOAL_REACHED)
-        if queued:
-            await begun(pool, session.ref, *mail[:2])
-        else:
-            await sessions.accept(pool, Acceptance(session=session, take=mail[:2]))
-        found = {one.message_id: one.delivered_to for one in await mailbox.by_ids(pool, "default", mail)}
-        assert found == {mail[0]: first.id, mail[1]: session.id, mail[2]: None}, queued
-
-
 async def test_refused_submission_leaves_no_record_and_one_whose_answer_was_lost_is_returned(pool: Pool) -> None:
     refused, sent = (
         IdempotencyRecord(key="key", digest=digest, status=202, response='{"task": 1}') for digest in ("a", "b")
@@ -221,23 +189,3 @@ async def test_refused_submission_leaves_no_record_and_one_whose_answer_was_lost
     assert (await sessions.accept(pool, elsewhere)).session is not None  # a key is the tenant's
     same = await sessions.accept(pool, Acceptance(session=new_session().model_copy(update={"id": first.session.id})))
     assert same.session is not None and same.session.created_at == first.session.created_at
-
-
-async def test_thread_gets_new_tags_and_keeps_its_user(pool: Pool, accept: Accept) -> None:
-    async def accepted(conversation: str | None, **spec: Any) -> PlacedSession:
-        session = new_session(conversation).model_copy(update={"spec": spec})
-        if conversation:
-            session = session.model_copy(update={"thread_id": conversation})
-        await sessions.accept(pool, Acceptance(session=session))
-        await end(pool, session.ref, Reason.GOAL_REACHED)
-        return session
-
-    first = await accepted(None, tags=["b", "a"])
-    for spec, tags, user in (
-        ({"tags": ["c", "a"]}, ["b", "a", "c"], None),
-        ({"user_id": "ann"}, ["b", "a", "c"], "ann"),
-        ({"user_id": "bob", "tags": ["d"]}, ["b", "a", "c", "d"], "ann"),
-    ):
-        await accepted(first.id, **spec)
-        row = await pool.fetchrow("SELECT tags, user_id FROM threads WHERE id = $1", first.id)
-        assert row is not None and (row["tags"], row["user_id"]) == (tags, user), spec

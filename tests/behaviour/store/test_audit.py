@@ -80,17 +80,6 @@ async def test_changed_and_removed_entries_are_named(
     assert (other.found, other.entries) == (None, 3)
 
 
-async def test_chain_spans_many_pages(pool: Pool, accept: Accept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "BATCH", 2)
-    tenant = new_id()
-    for _ in range(3):
-        ref = await accept(tenant)
-        for number in range(3):
-            await audit.append(pool, tenant, ref.conversation_id, "ann", "act", subject=str(number))
-    verdict = await audit.verify(pool, tenant)
-    assert (verdict.found, verdict.chains, verdict.entries) == (None, 3, 12)
-
-
 async def test_shared_entries_are_verified_for_every_tenant(pool: Pool, accept: Accept) -> None:
     tenant = new_id()
     await accept(tenant)

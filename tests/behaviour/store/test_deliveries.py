@@ -79,16 +79,6 @@ async def test_feed_has_no_gap_with_concurrent_writers(pool: Pool, accept: Accep
     assert read == list(range(head + 1, head + 1 + 8 * 15 * 3))
 
 
-async def test_pending_deliveries_end_with_their_subscription(pool: Pool, accept: Accept) -> None:
-    mine, other = await subscribed(pool), await subscribed(pool)
-    ref = await accept()
-    await events.append(pool, "", [EventRow.of(ref, DONE)])
-    await notifications.remove_subscription(pool, "default", mine, "")
-    [one] = await found(pool, mine)
-    assert (one.status, one.last_error, one.next_at) == (DeliveryStatus.FAILED, "The subscription was removed.", None)
-    assert [one.status for one in await found(pool, other)] == [DeliveryStatus.PENDING]
-
-
 async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool: Pool, accept: Accept) -> None:
     mine = await subscribed(pool)
     await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
@@ -99,37 +89,3 @@ async def test_attempt_reported_twice_counts_once_and_a_final_status_stays(pool:
     assert await tried(pool, one, "run/2", "delivered") is DeliveryStatus.DELIVERED
     assert await tried(pool, one, "run/3", "failed") is DeliveryStatus.DELIVERED
     assert (await found(pool, mine))[0].attempts == 2
-
-
-async def test_single_failure_among_successes_switches_nothing_off(pool: Pool, accept: Accept) -> None:
-    mine = await subscribed(pool)
-    for _ in range(2):
-        await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
-    second, first = await found(pool, mine)
-    await tried(pool, second, "run/1", "delivered")
-    await tried(pool, first, "run/1", "failed")
-    now = await notifications.get_subscription(pool, "default", mine)
-    assert now is not None and (now.status, now.last_error) == ("active", "Oh.")
-    await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
-    await tried(pool, (await found(pool, mine))[0], "run/1", "failed")
-    now = await notifications.get_subscription(pool, "default", mine)
-    assert now is not None and now.status == "disabled"
-
-
-async def noticed(pool: Pool, accept: Accept, count: int = 1) -> tuple[str, list[Delivery]]:
-    """A subscription and its deliveries, the oldest first."""
-    mine = await subscribed(pool)
-    for _ in range(count):
-        await events.append(pool, new_id(), [EventRow.of(await accept(), DONE)])
-    return mine, list(reversed(await found(pool, mine)))
-
-
-@pytest.mark.parametrize(("status", "days", "left"), [("pending", 40, 1), ("failed", 40, 0), ("failed", 20, 1)])
-async def test_only_deliveries_that_ended_long_ago_are_forgotten(
-    pool: Pool, accept: Accept, status: str, days: int, left: int
-) -> None:
-    mine, [one] = await noticed(pool, accept)
-    aged = "UPDATE deliveries SET status = $2, created_at = now() - make_interval(days => $3) WHERE id = $1"
-    await pool.execute(aged, one.id, status, days)
-    await notifications.forget_old_deliveries(pool, 30)
-    assert len(await found(pool, mine)) == left

@@ -6,8 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from domain.ids import new_id
-from domain.messages import ReplyBody, TextBlock, ToolCallBlock
-from domain.sessions.session import Effect, Reason, SessionRef, StopReason
+from domain.sessions.session import Effect, Reason, SessionRef
 from domain.sessions.writes import (
     Acceptance,
     NewMessage,
@@ -103,27 +102,6 @@ async def test_run_that_takes_over_reads_what_was_committed(pool: Pool, accept: 
     assert (state.line.head, state.line.step, state.step, state.version) == (written.head, 1, 1, 2)
     assert state.line.pending == written and state.usage.llm_calls == 1
     assert (state.ended, state.children_started) == ([ended], 2)
-
-
-async def test_run_that_takes_over_knows_whether_an_attempt_was_chosen(pool: Pool, accept: Accept) -> None:
-    """The reply that starts the attempts has calls, the question about them too, and the choice has none."""
-    ref = await accept()
-    spec = """UPDATE sessions SET spec = '{"config": {"attempts": 2, "environment": "e"}}' WHERE id = $1"""
-    await pool.execute(spec, ref.session_id)
-    await messages.begin_step(pool, beginning(ref, "first"))
-    starts = commit(ref, "first")
-    started = ReplyBody(content=[ToolCallBlock(id="1", name="attempt", arguments={})], immediate=True)
-    starts = starts.model_copy(update={"nodes": [starts.nodes[0].model_copy(update={"body": started})]})
-    cut = commit(ref, "first", 3)
-    part = ReplyBody(content=[TextBlock(text="It")], stop_reason=StopReason.INTERRUPTED)
-    cut = cut.model_copy(update={"nodes": [cut.nodes[0].model_copy(update={"body": part})]})
-    chosen = []
-    for one in (starts, cut, commit(ref, "first", 4)):
-        await messages.commit_step(pool, one)
-        row = await sessions.get(pool, ref.tenant, ref.session_id)
-        assert row is not None
-        chosen.append((await runs.state(pool, row)).chosen)
-    assert chosen == [False, False, True]
 
 
 async def test_a_message_is_read_by_one_session_and_in_one_step(pool: Pool, accept: Accept) -> None:

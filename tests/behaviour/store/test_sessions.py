@@ -1,18 +1,16 @@
 """Sessions end once, and an accepted cancel permits no other end."""
 
 import asyncio
-import time
 
 import pytest
 
 from domain.events import ENDED, EventRow
-from domain.ids import derive_id, new_id
 from domain.sessions.session import Reason, RecordedStop, SessionRef, Status, StopRequest, Usage
-from domain.sessions.writes import Acceptance, SessionEnding
+from domain.sessions.writes import SessionEnding
 from store import sessions
 from store.database import Pool
 from store.sessions import WrittenEnding
-from tests.behaviour.store.conftest import NEW, Accept
+from tests.behaviour.store.conftest import Accept
 
 
 def ending(ref: SessionRef, reason: Reason) -> SessionEnding:
@@ -55,14 +53,3 @@ async def test_an_accepted_cancel_leaves_one_end(pool: Pool, accept: Accept) -> 
     row = await sessions.get(pool, "default", ref.session_id)
     assert row is not None and not row.status.terminal
     assert (await end(pool, ref, Reason.CALLER_CANCEL)).status is Status.CANCELLED
-
-
-async def test_a_session_that_an_old_message_wakes_is_among_those_since_it_began(pool: Pool) -> None:
-    two_hours_ago = int((time.time() - 7_200) * 1_000)
-    name = derive_id(new_id(two_hours_ago), "wake")  # its id has the time of the message
-    ref = SessionRef(tenant="default", session_id=name, conversation_id=name)
-    await sessions.accept(pool, Acceptance(session=NEW.model_copy(update={"workspace_id": name}).place(ref)))
-    row = await sessions.get(pool, "default", name)
-    assert row is not None
-    found = await sessions.find(pool, "default", created_after=row.created_at)
-    assert name in [one.id for one in found]

@@ -152,11 +152,3 @@ async def test_a_once_call_is_never_claimed_twice(pool: Pool, accept: Accept, at
     assert not await tool_calls.commit(pool, outcome(ref, node, 1, "it had happened after all"))
     [result] = await tool_calls.get_results(pool, "default", node)
     assert (result.state, result.text) == ("unknown", "nobody knows")
-
-
-async def test_a_question_to_people_is_not_counted_in_the_budget_of_tool_calls(pool: Pool, accept: Accept) -> None:
-    ref = await accept()
-    await budgeted(pool, ref, max_tool_calls=1)
-    for asks, allowed in ((True, True), (False, True), (False, False), (True, True)):
-        made = await tool_calls.claim(pool, claim(ref, new_id(), 1, Effect.IDEMPOTENT, asks=asks))
-        assert (made.go, made.spent) == (allowed, not allowed)
