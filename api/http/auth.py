@@ -7,6 +7,7 @@ are requests without a key, and the console's cookie.
 import base64
 import binascii
 import functools
+import hashlib
 import math
 import os
 import pwd
@@ -46,6 +47,7 @@ MOST_FAILURES = 60  # per address and minute
 FAILURE_SECONDS = 60.0
 # an attacker with many addresses must not fill the memory; the oldest are forgotten first
 MOST_ADDRESSES = 10_000
+MOST_KEYS = 10_000
 COOKIE_NAME = "errand_console"
 COOKIE_SECONDS = 12 * 3_600
 LOCAL_KEY = "local"  # instead of a key's id: the token of the account that runs the server
@@ -134,12 +136,14 @@ class FailedKeys:
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()  # address -> begin of its window, count
+        self._valid: OrderedDict[bytes, None] = OrderedDict()
 
-    def check(self, address: str) -> None:
-        """Refuse an address that failed too often."""
+    def check(self, address: str, key: str) -> None:
+        """Refuse an address that failed too often. Keys that were valid before still pass, because others may share the
+        address."""
         began, count = self._failures.get(address, (0.0, 0))
         left = began + FAILURE_SECONDS - time.monotonic()
-        if count >= MOST_FAILURES and left > 0:
+        if count >= MOST_FAILURES and left > 0 and _digest_of_key(key) not in self._valid:
             raise TooMany("Too many invalid keys came from this address.", retry_after=math.ceil(left))
 
     def note_failure(self, address: str) -> None:
@@ -149,6 +153,18 @@ class FailedKeys:
         self._failures[address] = (began, count + 1) if now < began + FAILURE_SECONDS else (now, 1)
         if len(self._failures) > MOST_ADDRESSES:
             self._failures.popitem(last=False)
+
+    def note_success(self, key: str) -> None:
+        digest = _digest_of_key(key)
+        self._valid[digest] = None
+        self._valid.move_to_end(digest)
+        if len(self._valid) > MOST_KEYS:
+            self._valid.popitem(last=False)
+
+
+def _digest_of_key(key: str) -> bytes:
+    # digests, so that no dump of this process's memory shows keys from here
+    return hashlib.sha256(key.encode(errors="replace")).digest()
 
 
 async def identify(
@@ -179,12 +195,13 @@ async def identify(
         return local_caller(scope, headers, token=True)
     address = (scope.get("client") or ("", 0))[0]
     # before the lookup, so that guessing costs the database nothing
-    failed.check(address)
+    failed.check(address, presented)
     used = await keys.use(services.pool, presented, settings.requests_per_minute)
     if used is None:
         # only now, because an unreachable database raises an error and must not lock out valid keys
         failed.note_failure(address)
         raise Unauthenticated()
+    failed.note_success(presented)
     return _caller(used, settings)
 
 

@@ -409,6 +409,6 @@ async def _run_replay(session_id: str) -> list[models.ReplayVerdict]:
             await process.wait()
     if process.returncode == NO_HISTORY:
         raise NotFound("Temporal no longer has a history of this task.")
-    if process.returncode not in (0, 1):  # the same, or another decision
+    if process.returncode not in (0, 1) or not output:  # the same, or another decision; 1 also for an error
         raise Unavailable("Temporal cannot be reached, or the replay failed; see `errand replay`.")
     return [models.ReplayVerdict(**one) for one in json.loads(output)["verdicts"]]

@@ -196,7 +196,7 @@ class StepBreakpoint(Interceptor):
         return Inbound
 
     def activity_started(self, input: StartActivityInput, frame: FrameType | None) -> None:
-        if self.reached or input.activity != "call_model" or input.args[0]["step"] != self.step:
+        if self.reached or input.activity != "call_model" or input.args[0].step != self.step:
             return
         self.reached = True
         note("`line`, `state` and `session` are the loop's variables; n: to the model's reply, c: to the end, q: quit")

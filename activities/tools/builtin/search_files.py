@@ -5,6 +5,8 @@ import fnmatch
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
 
@@ -17,6 +19,7 @@ from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect
 
 _TIME_S = 20.0
+_STOPPED = f"… the search was stopped after {_TIME_S:.0f} seconds. Search a smaller folder."
 _MOST_FILES, _LARGEST, _MOST_BYTES = 100_000, 2_000_000, 100_000_000
 _MOST_HITS, _MOST_CHARS, _SHOWN = 200, 15_000, 300  # less than run_tool keeps in a result
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -36,25 +39,31 @@ class Input(ToolInput):
 
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
+    thread = ThreadPoolExecutor(1, "search_files")  # its own: a search may take long, and no other tool waits for it
     try:
         check_pattern(input.pattern)
-        found = await asyncio.to_thread(_search, input, Workspace(context.workspace))
+        search = partial(_search, input, Workspace(context.workspace))
+        found = await asyncio.get_running_loop().run_in_executor(thread, search)
     except (PatternError, PathError) as error:
         return ToolResult(f"Nothing was searched: {error}", failed=True)
+    finally:
+        thread.shutdown(wait=False)
     return ToolResult(clean("\n".join(found)) or "Nothing matches.")
 
 
 def _search(input: Input, workspace: Workspace) -> list[str]:
-    """The lines that match. This runs in a thread, which nothing can stop: a pattern takes linear time, and files and
+    """The lines that match. Nothing can stop the thread in which this runs: a pattern takes linear time, and files and
     time are bounded."""
     found: list[str] = []
     room, until = _MOST_CHARS, time.monotonic() + _TIME_S
     for path, text in _texts(input, workspace):
         if time.monotonic() > until:
-            return [*found, f"… the search was stopped after {_TIME_S:.0f} seconds. Search a smaller folder."]
+            return [*found, _STOPPED]
         if not matches(f"(?m){input.pattern}", text):  # much faster than line by line
             continue
         for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+            if time.monotonic() > until:
+                return [*found, _STOPPED]
             if not matches(input.pattern, line):
                 continue
             hit = f"{path}:{number}: {line[:_SHOWN].rstrip()}"

@@ -179,7 +179,7 @@ def view_task(session: SessionRow, requests: Sequence[InputRequest], files: Sequ
 def show_task(task: McpTask, note: str = "") -> CallToolResult:
     """The tool result about a task. A failed task is not a failure of the tool."""
     text = "\n".join(line for line in (note, *_lines(task)) if line)
-    return CallToolResult(content=_content(task, text), structured_content=task.model_dump(mode="json"))
+    return CallToolResult(content=_content(task, text), structured_content=task.model_dump(mode="json", by_alias=True))
 
 
 def final_result(task: McpTask) -> CallToolResult:
@@ -187,7 +187,7 @@ def final_result(task: McpTask) -> CallToolResult:
     failed = task.status != "completed"
     text = "\n".join(_lines(task)) if failed else _text(task.output)
     return CallToolResult(
-        content=_content(task, text), structured_content=task.model_dump(mode="json"), is_error=failed
+        content=_content(task, text), structured_content=task.model_dump(mode="json", by_alias=True), is_error=failed
     )
 
 

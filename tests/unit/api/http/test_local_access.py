@@ -2,8 +2,9 @@
 
 import pytest
 
-from api.http.auth import MOST_ADDRESSES, FailedKeys, is_local, local_caller
+from api.http.auth import MOST_ADDRESSES, MOST_FAILURES, MOST_KEYS, FailedKeys, is_local, local_caller
 from api.http.problems import Unauthenticated
+from domain.errors import TooMany
 from settings import Settings
 
 LOCAL = ("127.0.0.1", 8700)
@@ -61,8 +62,21 @@ def test_http_1_0_needs_a_key() -> None:
         local_caller(scope, {"host": ["127.0.0.1:8700"]}, token=True)
 
 
+def test_invalid_keys_are_limited_per_address_and_known_keys_pass() -> None:
+    failed = FailedKeys()
+    failed.note_success("known")
+    for _ in range(MOST_FAILURES):
+        failed.check("a", "wrong")
+        failed.note_failure("a")
+    with pytest.raises(TooMany):
+        failed.check("a", "wrong")
+    failed.check("a", "known")
+    failed.check("b", "wrong")
+
+
 def test_memory_for_failed_keys_is_bounded() -> None:
     failed = FailedKeys()
-    for number in range(MOST_ADDRESSES + 100):
+    for number in range(max(MOST_ADDRESSES, MOST_KEYS) + 100):
         failed.note_failure(str(number))
-    assert len(failed._failures) == MOST_ADDRESSES
+        failed.note_success(str(number))
+    assert len(failed._failures) == MOST_ADDRESSES and len(failed._valid) == MOST_KEYS
