@@ -1,7 +1,6 @@
 """Retention: afterwards texts and bytes are removed and the outcome stays; live and forked sessions are not touched."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -92,15 +91,6 @@ async def _by_responses(stack: Stack, canary: str) -> str:
     return task_id
 
 
-async def _by_mcp(stack: Stack, canary: str) -> str:
-    params = {"name": "tester", "arguments": {"input": f"[[script:say text={canary}]]"}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    answer = await stack.http.post("/mcp", json=message, headers={"Accept": "application/json, text/event-stream"})
-    [found] = [line.removeprefix("data:") for line in answer.text.splitlines() if line.startswith("data:")]
-    task_id: str = json.loads(found)["result"]["structuredContent"]["task_id"]
-    return task_id
-
-
 async def _by_channel(stack: Stack, canary: str) -> str:
     async with http_receiver() as receiver:
         service = await Service.connected(stack, receiver)
@@ -124,15 +114,7 @@ async def _by_trigger(stack: Stack, canary: str) -> str:
     return task_id
 
 
-async def _by_steering(stack: Stack, canary: str) -> str:
-    helped = ("task", {"agent": "record-helper", "description": canary, "prompt": f"[[script:say text={canary}]]"})
-    task_id = await stack.submit(steps([helped], [("bash", {"command": "sleep 2"})]), "record-lead")
-    await stack.seen(task_id, "tool_called", tool="bash")
-    assert (await stack.http.post(f"/tasks/{task_id}/steer", json={"message": canary})).status_code == 202
-    return task_id
-
-
-@pytest.mark.parametrize("way", [_by_responses, _by_mcp, _by_channel, _by_trigger, _by_steering])
+@pytest.mark.parametrize("way", [_by_responses, _by_channel, _by_trigger])
 async def test_content_is_removed_whichever_way_it_came_in(
     recorded: Stack, way: Callable[[Stack, str], Awaitable[str]]
 ) -> None:
