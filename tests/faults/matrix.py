@@ -88,8 +88,7 @@ class Row:
 
 
 async def prepare(stack: Stack) -> None:
-    for definition in AGENTS:
-        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    await stack.define(*AGENTS)
     approve = declared_tool("approve", "summary")
     approves = prompt("fm_approves", {"calls": [call("approve", summary="Fine.")]}, tools=(approve,))
     ends: dict[str, Any] = {"side_b": {"session_stop": {"name": "approve", "message_property": "summary"}}}
@@ -103,7 +102,7 @@ async def prepare(stack: Stack) -> None:
     key = {"KEY": {"description": "a key", "kind": "secret", "scoped": True}}
     await define(stack, "fm_keyed", prompt("fm_keyed_a", "Looking."), approves, **exposed, variables=key)
     immediate = [{"name": name, "immediate": True} for name in ("fm_scout", "fm_guard")]
-    for fields in (
+    await stack.define(
         {**TESTER, "name": "fm_traveller", "model": "claude-sonnet-4-5", "fallback_models": ["openai/gpt-4o"]},
         agent("fm_heir", subagent_tools=immediate[:1], expose_as_tool=True),
         agent("fm_desk", handoffs=["fm_heir"]),
@@ -111,8 +110,7 @@ async def prepare(stack: Stack) -> None:
         agent("fm_waiting", subagent_tools=[{"name": "fm_scout", "resumable": True}]),
         agent("fm_sending", subagent_tools=[{"name": "fm_scout", "resumable": True, "blocking": False}]),
         agent("fm_giver", subagent_tools=[{"name": "fm_keyed"}]),
-    ):
-        assert (await stack.http.put(f"/agents/{fields['name']}", json=fields)).is_success
+    )
 
 
 async def run(stack: Stack, name: str, seed: int, size: Size, folder: Path, plan: Plan | None = None) -> Row:

@@ -26,13 +26,12 @@ LONG = 40.0  # seconds that a call takes which is running when the workflow is d
 
 @pytest_asyncio.fixture(scope="module")
 async def team(stack: Stack) -> Stack:
-    for definition in (
+    await stack.define(
         agent(HELPER, mode="subagent"),
         agent(LEAD, HELPER),
         agent(CLERK, expose_as_tool=True, prompt="You are the clerk."),
         agent(DESK, handoffs=[CLERK]),
-    ):
-        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    )
     return stack
 
 

@@ -182,8 +182,7 @@ async def _with_immediate(stack: Stack) -> None:
         {**TESTER, "name": "starter", **starts},
         {**TESTER, "name": "desk", "handoffs": ["starter"]},
     ]
-    for fields in agents:
-        (await stack.http.put(f"/agents/{fields['name']}", json=fields)).raise_for_status()
+    await stack.define(*agents)
 
 
 async def _immediate(stack: Stack) -> str:
@@ -244,8 +243,7 @@ async def record(names: list[str]) -> None:
         if not names or name in names:
             old.unlink()
     async with embedded() as stack:
-        for definition in (*AGENTS, *TEAM):
-            (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+        await stack.define(*AGENTS, *TEAM)
         for name, scenario in SCENARIOS.items():
             if not names or name in names:
                 task_id = await scenario(stack)
@@ -268,8 +266,7 @@ async def _continued(stack: Stack, names: list[str]) -> None:
                 duet = await _run(own, "Play.", await _duet(own, "long-game", 16))
                 await _save_chain(DUAL_CONTINUED, own.client, f"session/{duet}")
             if RENEWED in names:
-                for definition in TEAM:
-                    (await own.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+                await own.define(*TEAM)
                 await _save_chain(RENEWED, own.client, await renewed(own))
 
 

@@ -18,6 +18,7 @@ from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 DOWN = "503 Service Unavailable"
 FAN = 12
+SIDES = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
 
 
 async def _every_delegation(stack: Stack) -> str:
@@ -74,8 +75,7 @@ async def _woken(stack: Stack) -> str:
 async def _read_apart(stack: Stack) -> str:
     """A report and a failure on work of one thread of a channel, while a session answers in another thread."""
     tools = ["start_background_agent", "send_agent_message", "wait_for"]
-    for definition in (agent("digger", mode="subagent", tools=tools), agent("front", "digger", tools=tools)):
-        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    await stack.define(agent("digger", mode="subagent", tools=tools), agent("front", "digger", tools=tools))
     (await stack.http.put("/connectors/front", json={"kind": "webhook", "agent": "front"})).raise_for_status()
 
     async def write(text: str, thread: str) -> str:
@@ -118,8 +118,7 @@ async def _closed(talk: Talk) -> str:
 
 async def _handed_over(stack: Stack) -> str:
     """Two handoffs beside another call in one reply: the first handoff counts."""
-    for definition in (agent("heir", expose_as_tool=True), agent("heiress", expose_as_tool=True)):
-        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    await stack.define(agent("heir", expose_as_tool=True), agent("heiress", expose_as_tool=True))
     definition = agent("giver", handoffs=["heir", "heiress"])
     (await stack.http.put("/agents/giver", json=definition)).raise_for_status()
     calls = [("heir", {"message": "yours"}), ("list_files", {"path": "."}), ("heiress", {})]
@@ -130,12 +129,10 @@ async def _handed_over(stack: Stack) -> str:
 async def _deferred(stack: Stack) -> str:
     """A subagent starts after its parent has ended, when its variables are given."""
     variables = {"KEY": {"description": "a key", "kind": "secret", "scoped": True}}
-    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
-    for definition in (
-        agent("keyed", variables=variables, **sides),
+    await stack.define(
+        agent("keyed", variables=variables, **SIDES),
         agent("keyed_lead", subagent_tools=[{"name": "keyed"}]),
-    ):
-        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    )
     talk = await Talk.done(stack, chain([("keyed", {"message": say("Fine.")})], last="Off."), "keyed_lead")
     [event] = of_type(await stack.events(talk.id), "variables_required")
     path = f"/threads/{talk.id}/variables/{event['request_id']}"
@@ -145,14 +142,16 @@ async def _deferred(stack: Stack) -> str:
     return await _closed(talk)
 
 
+async def _resumable(stack: Stack, name: str) -> None:
+    await stack.define(
+        agent(name, **SIDES),
+        agent(f"{name}_lead", subagent_tools=[{"name": name, "blocking": False, "resumable": True}]),
+    )
+
+
 async def _terminated(stack: Stack) -> str:
     """The thread of a resumable subagent is terminated while its session runs."""
-    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
-    for definition in (
-        agent("stayer", **sides),
-        agent("stayer_lead", subagent_tools=[{"name": "stayer", "blocking": False, "resumable": True}]),
-    ):
-        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    await _resumable(stack, "stayer")
     gate = Gate()
     create = ("subagent_create", {"agent": "stayer", "name": "ann", "message": gate.then("Never.")})
     talk = await Talk.done(stack, chain([create], last="Off."), "stayer_lead")
@@ -166,12 +165,7 @@ async def _terminated(stack: Stack) -> str:
 
 async def _instances(stack: Stack) -> str:
     """A conversation in which a resumable subagent is created, sent a message, and reports each time."""
-    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
-    for definition in (
-        agent("keeper", **sides),
-        agent("keeper_lead", subagent_tools=[{"name": "keeper", "blocking": False, "resumable": True}]),
-    ):
-        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    await _resumable(stack, "keeper")
     gate = Gate()
     create = ("subagent_create", {"agent": "keeper", "name": "ann", "message": gate.then("One.")})
     talk = await Talk.done(stack, chain([create], last="Off."), "keeper_lead")
@@ -190,9 +184,8 @@ async def _instances(stack: Stack) -> str:
 async def _hooked_tree(stack: Stack) -> str:
     """Hooks of a lead that starts a subagent, and of an agent that works inline; a tool is queued."""
     hooks = [f"notes.{point}" for point in HookPoint]
-    sides = {"side_a": {"label": "Worker"}, "side_b": {"handler": "hand_in"}, "expose_as_tool": True}
     for definition in (
-        agent("hooked_child", **sides),
+        agent("hooked_child", **SIDES),
         agent("hooked_inline", hooks=hooks, mode="subagent"),
         agent("hooked_lead", "hooked_inline", hooks=hooks, subagent_tools=[{"name": "hooked_child"}]),
     ):

@@ -150,8 +150,7 @@ async def survey(stack: Stack) -> str:
 
 
 async def prepare(stack: Stack) -> Scene:
-    for definition in (*AGENTS, *TEAM):
-        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
+    await stack.define(*AGENTS, *TEAM)
     scene = Scene(stack)
     talk = calls(async_delegate("helper", "[[script:say]]"), task("[[script:say]]", description="read the notes"))
     team = {definition["name"]: definition for definition in (*AGENTS, TESTER, agent("lead", "helper"))}

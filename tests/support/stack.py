@@ -72,6 +72,12 @@ class Stack:
         dispatcher = Dispatcher(pool, client, settings.task_queue, settings.delivery_hours * 3_600)
         self._sweep = Sweep(pool, client, settings.task_queue, self._events, workspaces, dispatcher)
 
+    async def define(self, *definitions: dict[str, Any]) -> None:
+        """Put agents."""
+        for definition in definitions:
+            answer = await self.http.put(f"/agents/{definition['name']}", json=definition)
+            assert answer.is_success, answer.text
+
     # tasks
 
     async def submit(self, input: str | dict[str, Any], agent: str = "tester", **spec: Any) -> str:
