@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable
 
 Address = tuple[str, int]
@@ -11,8 +12,9 @@ CHUNK = 65_536
 class Proxy:
     """Forwards everything unless a fault is set. The target is looked up for each connection."""
 
-    def __init__(self, target: Callable[[], Address]) -> None:
+    def __init__(self, target: Callable[[], Address], tls: ssl.SSLContext | None = None) -> None:
         self._target = target
+        self._tls = tls
         self._writers: set[asyncio.StreamWriter] = set()
         self._flows = asyncio.Event()
         self._flows.set()
@@ -21,7 +23,7 @@ class Proxy:
         self.refuses = False  # whether new connections are refused
 
     async def __aenter__(self) -> "Proxy":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,16 +1,13 @@
 """The disk is full: callers and operators are informed, nothing accepted is lost, and work resumes with free space."""
 
 import asyncio
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from deploy import local
-from settings import ROOT
 from tests.faults import disk
 from tests.faults.caller import Caller
+from tests.support.command import cli
 from tests.support.stack import Stack, eventually
 
 LONG = "x" * 150_000  # needs pages that the database does not have yet
@@ -42,17 +39,11 @@ async def _fill_and_free(stack: Stack, caller: Caller) -> None:
         await eventually(refused, what="a problem names the disk")
         info = await asyncio.to_thread(local.status, stack.settings)
         assert info is not None and info.disk_full
-        shown = await asyncio.to_thread(_status, stack)
-        assert shown.returncode == 1 and f"the disk is full: 0 MB are left at {stack.root}" in shown.stderr
+        shown = await cli(stack, "status")
+        assert shown.exit_code == 1 and f"the disk is full: 0 MB are left at {stack.root}" in shown.stderr
     finally:
         disk.empty(stack)
     for task_id in accepted:
         record = await caller.ended(task_id, 120)
         assert record is not None and record["status"] == "completed", record
     assert (await stack.run("[[script:say text=again]]"))["status"] == "completed"
-
-
-def _status(stack: Stack) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-m", "cli", "status"]
-    env = {"PATH": "/usr/bin:/bin", "ERRAND_DATA_DIR": str(stack.root), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(argv, cwd=Path(ROOT), env=env, capture_output=True, text=True)

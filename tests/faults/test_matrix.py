@@ -33,7 +33,7 @@ async def test_faults_lose_nothing_and_do_nothing_twice(stack: Stack, tmp_path: 
     [
         ("workflows deleted and reset", DAMAGE, 2),
         ("two workers and two tenants", SHARED, 1),
-        *((name, ROWS[name], 1) for name in (DAEMONS, "outages of a vendor")),
+        *((name, ROWS[name], 1) for name in (DAEMONS, "outages of a vendor", "handoff")),
     ],
 )
 async def test_work_survives_damage_and_other_workers_and_tenants(

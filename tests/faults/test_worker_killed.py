@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.behaviour.graphs.duet import prompt
 from tests.faults.damage import lines
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
@@ -17,24 +18,36 @@ from tests.support.stack import Stack, calls, eventually, of_type
 @pytest.fixture(scope="module")
 def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("ledgers")
-    return {name: folder / name for name in ("once", "again", "command")}
+    return {name: folder / name for name in ("once", "again", "command", "turns")}
 
 
 @pytest_asyncio.fixture(scope="module")
 async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dict[str, str]]:
     """Kill the worker once while several sessions run, each at a different point."""
     once, again = str(ledgers["once"]), str(ledgers["again"])
+    handled = {
+        "name": "handled",
+        "description": "A model and a handler.",
+        "side_a": {"prompt": "player"},
+        "side_b": {"handler": "metronome"},
+        "prompts": {"player": prompt("player", "One.")},
+        "variables": {name: {"description": "x", "required": False} for name in ("BEATS", "SECONDS", "LEDGER")},
+        "env": {"BEATS": "1", "SECONDS": "4", "LEDGER": str(ledgers["turns"])},
+    }
+    await stack.define(handled)
     tasks = {
         "thinking": await stack.submit("[[script:say words=30]] [[fault:hang after=6]]"),
         "once": await stack.submit(calls(("ledger_once", {"path": once, "seconds": 50}))),
         "again": await stack.submit(calls(("ledger_again", {"path": again, "seconds": 3}))),
         "command": await stack.submit(calls(("bash", {"command": "echo begun > begun.txt; sleep 54321.5"}))),
+        "handled": await stack.submit("Go.", "handled"),
     }
     await stack.seen(tasks["thinking"], "message_delta")
     for name in ("once", "again", "command"):
         await stack.seen(tasks[name], "tool_called")
     await eventually(lambda: lines(ledgers["once"]))
     await eventually(lambda: lines(ledgers["again"]))
+    await eventually(lambda: lines(ledgers["turns"]))
     await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
     # last, because a local activity has little time before it is retried
     async with locked(stack.pool, "tool_calls"):
@@ -79,6 +92,16 @@ async def test_an_idempotent_tool_is_repeated(
     events = await stack.events(survivors["again"])
     assert [event["state"] for event in of_type(events, "tool_returned")] == ["ok"]
     assert len(of_type(events, "tool_called")) == 1
+
+
+async def test_turn_of_a_handler_is_taken_again_and_recorded_once(
+    stack: Stack, survivors: dict[str, str], ledgers: dict[str, Path]
+) -> None:
+    assert (await stack.wait(survivors["handled"]))["status"] == "completed"
+    assert (await stack.result(survivors["handled"]))["output"] == "Enough after 1."
+    tried = [line.split()[0] for line in await lines(ledgers["turns"])]
+    assert len(tried) == 2 and len(set(tried)) == 1  # two attempts, one key
+    assert len([node for node in await stack.nodes(survivors["handled"]) if node["kind"] == "assistant"]) == 2
 
 
 async def test_bookkeeping_is_repeated_and_emitted_once(stack: Stack, survivors: dict[str, str]) -> None:
