@@ -50,6 +50,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 SHARED_MODELS = "client/errand/models.py"  # of the API's responses
 
+SDKS = ("anthropic", "openai")
+# the vendors' forms, the offline model server, the benchmark's loops, and the protocols of other vendors
+MAY_IMPORT_SDKS = ("activities/model/anthropic.py", "activities/model/openai.py", "offline/", "bench/", "api/faces/")
+
 # The SDK has no public name for the definitions of a workflow's handlers; see the module.
 MAY_USE_PRIVATE = {"workflows/argument_guard.py": "_Definition _SignalDefinition _UpdateDefinition"}
 
@@ -126,6 +130,16 @@ def wrong_imports(root: Path) -> list[str]:
             elif ours and not any(_within(name, other) for other in allowed):
                 wrong.append(f"{module.path}:{line}: {part} may not import {name}")
     return wrong
+
+
+def sdk_imports(root: Path) -> list[str]:
+    return [
+        f"{module.path}:{line}: {name}"
+        for module in modules(root)
+        if not module.path.startswith(MAY_IMPORT_SDKS)
+        for line, name in imported(module)
+        if name.split(".")[0] in SDKS
+    ]
 
 
 def environment_readers(root: Path) -> list[str]:

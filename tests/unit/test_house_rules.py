@@ -1,5 +1,5 @@
 """The rules of the house hold in the repository, and each notices a violation: what imports what, who reads the
-environment, SQL, private names, the vendor's terms, names of tools, repeated classes, and the contract.
+environment, SQL, private names, the vendors' SDKs, names of tools, repeated classes, and the contract.
 
 They are in one file so that one process reads and parses the repository once.
 """
@@ -22,11 +22,11 @@ from tests.support.layering import (
     parsed,
     private_names,
     repeated_classes,
+    sdk_imports,
     second_models,
     sql_outside_store,
     wrong_imports,
 )
-from tests.support.vendor import TRANSLATE, sdk_imports, vendor_terms
 
 
 def write(root: Path, path: str, text: str) -> Path:
@@ -176,43 +176,13 @@ def test_own_private_names_and_own_attributes_pass(tmp_path: Path) -> None:
     assert private_names(write(tmp_path, "api/app.py", own)) == []
 
 
-# the vendor's terms
-
-
-def test_one_module_knows_the_terms_of_the_vendor() -> None:
-    assert vendor_terms(ROOT) == []
-
-
 def test_few_modules_import_the_sdk_of_the_vendor() -> None:
     assert sdk_imports(ROOT) == []
-
-
-def test_every_exception_is_needed() -> None:
-    assert all("tool_calls" in (ROOT / path).read_text().replace("tool_use", "tool_calls") for path in TRANSLATE)
-
-
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("domain/messages.py", 'calls = [block for block in content if block["type"] == "tool_use"]'),
-        ("store/messages.py", 'body["tool_use_id"]'),
-        ("activities/model/call_model.py", 'request["cache_control"] = {}'),
-        ("domain/limits.py", 'reply.stop_reason == "pause_turn"'),
-    ],
-)
-def test_terms_of_the_vendor_elsewhere_are_found(tmp_path: Path, path: str, line: str) -> None:
-    assert len(vendor_terms(write(tmp_path, path, line))) == 1
 
 
 @pytest.mark.parametrize("line", ["import anthropic", "from anthropic import AsyncAnthropic", "import anthropic.types"])
 def test_imports_of_the_sdk_elsewhere_are_found(tmp_path: Path, line: str) -> None:
     assert len(sdk_imports(write(tmp_path, "activities/sessions/acceptance.py", line))) == 1
-
-
-@pytest.mark.parametrize("path", ["offline/wire.py", "bench/bare_worker.py", *TRANSLATE])
-def test_modules_of_the_protocol_may_use_its_terms(tmp_path: Path, path: str) -> None:
-    root = write(tmp_path, path, 'import anthropic\nkind = "tool_use"')
-    assert vendor_terms(root) == sdk_imports(root) == []
 
 
 # repeated names
