@@ -35,18 +35,6 @@ async def made(stack: Stack, task_id: str) -> list[str]:
     return [name for name in ("good", "bad") if f'"{name}"' in str(row)]
 
 
-async def test_files_of_a_command_are_shown_and_it_runs_with_them(people: Stack) -> None:
-    script = steps([write(GOOD)], [bash("sh deploy.sh")])
-    task_id = await people.submit(script, "asker", permissions=GATE)
-    [request] = await waiting(people, task_id)
-    digest = hashlib.sha256(GOOD.encode()).hexdigest()
-    shown = {"path": "deploy.sh", "sha256": digest, "size": len(GOOD), "text": GOOD}
-    assert request["details"]["files"] == [shown]
-    record = await answered(people, task_id, {"approved": True})
-    assert record["reason"] == "goal_reached"
-    assert await made(people, task_id) == ["good"]
-
-
 async def touched(file: Path) -> bool:
     """Make the file as soon as its folder exists."""
     if await asyncio.to_thread(file.parent.is_dir):

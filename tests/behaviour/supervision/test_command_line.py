@@ -35,19 +35,11 @@ async def test_answer_and_approve_commands_settle_requests(people: Stack) -> Non
     [request] = await waiting(people, task_id)
     wrong = await cli(people, "answer", task_id, request["id"], "eighty")
     assert wrong.exit_code != 0 and "/input" in wrong.stderr
-    none = await cli(people, "approve", task_id)
-    assert none.exit_code == 4 and "not waiting for an approval" in none.stderr
-    assert 'answer:  {"type": "integer"}' in (await cli(people, "inbox", "--conversation", task_id)).stdout
     assert (await cli(people, "answer", task_id, request["id"], "80")).exit_code == 0
     for _ in range(100):
         [second] = await waiting(people, task_id)
         if second["kind"] == "plan_approval":
             break
-    both = await cli(people, "approve", task_id, "--deny", "--plan", "x")
-    assert both.exit_code == 2
     done = await cli(people, "approve", task_id, "--plan", "look", "--plan", "tidy", "--json")
     assert json.loads(done.stdout)["response_to"] == second["id"]
     assert (await people.wait(task_id))["reason"] == "goal_reached"
-    reported = (await cli(people, "attach", task_id)).stdout
-    assert f'./errand answer {task_id} {request["id"]} "…"' in reported
-    assert "? May this plan be carried out?" in reported and "answered by" in reported

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.supervision.people import answer, answered, ask, bash, output, plan, waiting
+from tests.behaviour.supervision.people import answer, answered, ask, bash, output, waiting
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
 pytestmark = pytest.mark.together
@@ -81,26 +81,6 @@ async def test_conversation_continues_with_some_answers_and_the_rest_is_denied_o
     assert messages[1:] == ["Mind the gap."]  # the message is read together with the results
     late = await people.http.post("/conversations/run", json={**more, "answers": {}})
     assert (late.status_code, late.json()["type"]) == (409, "urn:errand:problem:nothing-waits")
-
-
-async def test_an_external_call_is_gated_and_withheld_like_any_other(people: Stack) -> None:
-    script = steps([look_up(1)], [plan("look it up")], [look_up(2)])
-    rules = [{"permission": "look_up", "action": "ask"}]
-    config = CONFIG | {"approval_required": True}
-    task_id = await people.submit(script, config=config, permissions=rules)
-    [request] = await waiting(people, task_id)
-    assert request["kind"] == "plan_approval"  # the earlier call was refused, because the plan was not approved yet
-    await answer(people, task_id, request["id"], {"approved": True})
-    [approval] = await waiting(people, task_id)
-    assert approval["kind"] == "tool_approval"
-    await answer(people, task_id, approval["id"], {"approved": True, "arguments": {"order": 7}})
-    [call] = await waiting(people, task_id)
-    assert call["details"]["arguments"] == {"order": 7}  # the approved arguments
-    assert (await answered(people, task_id, {"result": "found"}))["reason"] == "goal_reached"
-    denied = await people.run(
-        calls(look_up(1)), config=CONFIG, permissions=[{"permission": "look_up", "action": "deny"}]
-    )
-    assert 'forbid this call of look_up: deny look_up "*"' in await output(people, denied["task_id"])
 
 
 async def test_a_callers_tool_has_nothing_of_the_built_in_tool_of_its_name(people: Stack) -> None:

@@ -25,7 +25,7 @@ async def agents(people: Stack) -> None:
     approves = prompt("own_b", {"calls": [call("approve", summary="Fine.")]}, tools=(APPROVE,))
     stop = {"session_stop": {"name": "approve", "message_property": "summary"}}
     await define(people, "own_child", prompt("own_a", "A draft."), approves, side_b=stop, expose_as_tool=True)
-    for definition in (
+    await people.define(
         agent("own_other", expose_as_tool=True),
         agent(
             "own_lead",
@@ -35,9 +35,7 @@ async def agents(people: Stack) -> None:
             subagent_tools=[{"name": "own_child"}],
             handoffs=["own_other"],
         ),
-    ):
-        put = await people.http.put(f"/agents/{definition['name']}", json=definition)
-        assert put.is_success, put.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,18 +91,6 @@ async def test_keys_in_arguments_and_results_are_used_and_not_shown(people: Stac
 
 def write(path: str, content: str) -> tuple[str, dict[str, Any]]:
     return "write_file", {"path": path, "content": content}
-
-
-async def test_rules_of_a_task_name_an_agents_own_tools(people: Stack) -> None:
-    denied = [{"permission": one, "action": "deny"} for one in ("own_note", "own_child", "own_other")]
-    wanted = chain([("own_note", {"text": "milk"}), ("own_child", {"message": "Look."})], last="Done.")
-    task_id = await people.submit(wanted, "own_lead", permissions=denied)
-    assert (await people.wait(task_id))["status"] == Status.COMPLETED
-    returned = of_type(await people.events(task_id), "tool_returned")
-    assert {one["tool"]: one["state"] for one in returned} == {"own_note": "failed", "own_child": "failed"}
-    unknown = {"agent": "own_lead", "input": "x", "permissions": [{"permission": "own_nothing", "action": "deny"}]}
-    refused = await people.http.post("/tasks", json=unknown)
-    assert refused.status_code == 422 and "own_child" in refused.json()["errors"][0]["allowed"], refused.text
 
 
 MODEL = "claude-haiku-4-5"

@@ -137,14 +137,6 @@ async def test_approver_cannot_approve_what_is_denied(people: Stack) -> None:
     assert await exists(people, task_id, "b")
 
 
-async def test_an_agent_that_may_not_ask_ends_at_its_gate(people: Stack) -> None:
-    record = await people.run(calls(bash("touch a")), "gated")
-    assert (record["reason"], record["error"]["message"]) == ("needs_input", "May bash run: $ touch a?")
-    task_id = await people.submit(calls(bash("touch a")), permissions=[rule("bash", "touch *", "ask")])
-    await answered(people, task_id, {"approved": True})  # a task whose own rules ask for approval does ask
-    assert await exists(people, task_id, "a")
-
-
 @pytest.mark.proves("S1-61")
 async def test_rules_apply_to_agents_that_work_is_delegated_to(people: Stack) -> None:
     """This holds inline and in separate sessions; an inline subagent's approvals are requests of the session."""
@@ -175,26 +167,6 @@ async def test_rules_apply_to_agents_that_work_is_delegated_to(people: Stack) ->
     assert said.count("forbid this call of bash") == 2 and said.count("too dangerous") == 2
 
 
-@pytest.mark.proves("S1-62")
-async def test_boundary_binds_tools_and_paths(people: Stack) -> None:
-    tried = [
-        ("write_file", {"path": "src/a", "content": "x"}),
-        ("write_file", {"path": "other", "content": "x"}),
-        ("list_files", {"path": "."}),
-        bash("cat other"),
-    ]
-    boundary = {"tools": ["write_file", "list_files"], "paths": ["src/*"]}
-    constraint = "Touch nothing but src."
-    record = await people.run(calls(*tried), boundary=boundary, constraints=[constraint])
-    assert [one["state"] for one in await results(people, record["task_id"])] == ["ok", "failed", "failed", "failed"]
-    offered = {tool["name"] for tool in (await people.asked(record["task_id"]))[0]["body"]["tools"]}
-    assert offered == {"write_file", "list_files", "update_plan", "report_progress"}
-    first = (await people.asked(record["task_id"]))[0]["body"]
-    assert f"You must not violate:\n- {constraint}" in first["messages"][0]["content"][0]["text"]
-    done = (await people.http.get(f"/tasks/{record['task_id']}/effects")).json()["items"]
-    assert [(one["kind"], one["state"]) for one in done] == [("file", "done")] and "src/a" in done[0]["description"]
-
-
 OWN_TOOLS = agent(
     "own-tools", tools=["write_file", "save_artifact", "copy_file", "ping", "add", "ledger_again", "bash"]
 )
@@ -204,6 +176,7 @@ def copied(source: str, *targets: str) -> tuple[str, dict[str, Any]]:
     return "copy_file", {"source": source, "targets": list(targets)}
 
 
+@pytest.mark.proves("S1-62")
 async def test_path_boundary_binds_every_tool_that_takes_paths(people: Stack, tmp_path: Path) -> None:
     """This includes users' own tools, with all of their paths. A tool without declared paths is denied."""
     await people.http.put("/agents/own-tools", json=OWN_TOOLS)

@@ -59,23 +59,6 @@ async def test_a_rejection_leads_to_another_plan_and_an_edit_changes_it(people: 
     assert "too hot" in said[1] and "sort it" in said[2]
 
 
-async def test_a_plan_that_changes_is_approved_again(people: Stack) -> None:
-    done = ("update_plan", {"steps": [{"title": "look", "status": "done"}, {"title": "touch"}]})
-    text = steps([plan("look", "touch")], [done], [bash("touch first")], [plan("burn it")], [bash("touch burnt")])
-    task_id = await people.submit(text, "tester", config=APPROVAL)
-    [first] = await waiting(people, task_id)
-    assert (await answer(people, task_id, first["id"], {"approved": True})).status_code == 202
-    for _ in range(100):
-        [second] = await waiting(people, task_id)
-        if second["id"] != first["id"]:
-            break
-    # progress on the same steps needed no approval; other steps do
-    assert second["details"]["plan"] == ["burn it"] and await exists(people, task_id, "first")
-    assert (await answer(people, task_id, second["id"], {"approved": False, "notes": "no fire"})).status_code == 202
-    await people.wait(task_id)
-    assert not await exists(people, task_id, "burnt")
-
-
 @pytest.mark.proves("S1-41")
 async def test_record_of_a_task_shows_its_progress_and_times_as_it_works(stack: Stack) -> None:
     """Before it begins, in the middle, and at its end: status, step of its plan, message, and when it last changed."""

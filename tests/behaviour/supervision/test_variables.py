@@ -7,9 +7,9 @@ import pytest
 from domain.agents.variables import open_secrets
 from domain.sealing import KeyRing
 from store import sessions
-from tests.behaviour.supervision.people import agent, answer, answered, output, waiting
+from tests.behaviour.supervision.people import agent, answer, answered, waiting
 from tests.support.secrets import secrets_found
-from tests.support.stack import Stack, calls, of_type
+from tests.support.stack import Stack, of_type
 
 VARIABLES = {
     "city": "where to look",
@@ -21,15 +21,12 @@ AGENTS = [
     agent("locked", may_ask=True, variables={"city": "where", **PINS}),
     agent("guide", may_ask=True, variables=VARIABLES),
     agent("strict-guide", variables=VARIABLES),
-    agent("guide-lead", may_ask=True, subagents=["strict-guide", {"agent": "guide", "may_ask": True}]),
 ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 async def defined(people: Stack) -> None:
-    for definition in AGENTS:
-        said = await people.http.put(f"/agents/{definition['name']}", json=definition)
-        assert said.is_success, said.text
+    await people.define(*AGENTS)
 
 
 async def system(stack: Stack, task_id: str) -> str:
@@ -61,11 +58,8 @@ async def test_missing_variables_are_requested_together_before_the_first_step(pe
 @pytest.mark.parametrize(
     ("agent", "given", "kind", "pointers"),
     [
-        ("strict-guide", {"day": "x"}, "missing-variables", ["/context/variables/city"]),
         ("strict-guide", {}, "missing-variables", ["/context/variables/city", "/context/variables/day"]),
         ("guide", {"town": "x"}, "validation", ["/context/variables/town"]),
-        ("guide", {"city": ""}, "validation", ["/context/variables/city"]),
-        ("tester", {"city": "x"}, "validation", ["/context/variables/city"]),
     ],
 )
 async def test_task_with_unusable_variables_is_refused(
@@ -75,19 +69,6 @@ async def test_task_with_unusable_variables_is_refused(
     said = await people.http.post("/tasks", json=body)
     assert (said.status_code, said.json()["type"]) == (422, f"urn:errand:problem:{kind}")
     assert [one["pointer"] for one in said.json()["errors"]] == pointers
-
-
-async def test_a_child_asks_for_its_variables_if_it_may_and_is_refused_if_not(people: Stack) -> None:
-    prompt = {"prompt": "[[script:say text=hi]]", "description": "go there"}
-    script = calls(("task", {"agent": "guide", **prompt}), ("task", {"agent": "strict-guide", **prompt}))
-    task_id = await people.submit(script, "guide-lead")
-    child = (await people.seen(task_id, "subagent_started"))["child_session_id"]
-    [request] = await waiting(people, child)
-    assert request["conversation_id"] == task_id
-    await answered(people, child, {"city": "Oslo", "day": "Monday"})
-    await people.wait(task_id)
-    said = await output(people, task_id)
-    assert "'strict-guide' needs variables that nobody can be asked for: city (where to look), day (when)." in said
 
 
 async def test_secret_variables_are_stored_encrypted_and_shown_to_nobody(people: Stack) -> None:
