@@ -12,16 +12,13 @@ needs_browser = pytest.mark.skipif(
     not CHROMIUM, reason="there is no chromium here; as root `apt-get install chromium` adds it"
 )
 expect.set_options(timeout=20_000)  # enough for a busy machine
-# a name of this machine other than `localhost`: by http it is not a secure context, as in an office network
-NAME = "errand.test"
-ELSEWHERE = f"--host-resolver-rules=MAP {NAME} 127.0.0.1"
 Opener = Callable[[str], Awaitable[Page]]
 
 
 @pytest_asyncio.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as tool:
-        running = await tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", ELSEWHERE])
+        running = await tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield running
         await running.close()
 

@@ -1,13 +1,12 @@
 """A conversation in the console: its turns and threads, its timeline, and the actions of its users."""
 
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 from tests.behaviour.console.conftest import Opener, needs_browser
 from tests.behaviour.conversations.talk import AGENTS as TEAM
 from tests.behaviour.conversations.talk import Gate, Talk, agent, async_delegate, chain, say, slow, task
 from tests.behaviour.supervision.people import answer, ask, waiting
 from tests.support.launch import TESTER
-from tests.support.many_rows import copy_task
 from tests.support.stack import Stack
 
 pytestmark = needs_browser
@@ -28,8 +27,7 @@ WRITE = ("write_file", {"path": "a.txt", "content": "one\ntwo\n"})
 
 async def test_turns_threads_and_timeline_are_shown_as_they_happen(stack: Stack, opened: Opener) -> None:
     tools = [*TESTER["tools"], "ask_user", "edit_file"]
-    for definition in (agent("helper", mode="subagent"), agent("busy-lead", "helper", may_ask=True, tools=tools)):
-        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    await stack.define(agent("helper", mode="subagent"), agent("busy-lead", "helper", may_ask=True, tools=tools))
     script = chain([WRITE], [EDIT, task(say("Helped."))], [ask("Which one?")], last="That was the first turn.")
     task_id = await stack.submit(f"{script} [[fault:529 times=1]]", "busy-lead")
     [request] = await waiting(stack, task_id)
@@ -57,30 +55,9 @@ async def test_turns_threads_and_timeline_are_shown_as_they_happen(stack: Stack,
     marks = {mark["type"]: mark for mark in (await stack.http.get(f"/tasks/{task_id}/trace")).json()["marks"]}
     assert marks["input_required"]["until"] == marks["input_received"]["at"]
 
-    copies = await copy_task(stack.pool, task_id, 25)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    try:
-        await page.reload()
-        log = page.get_by_role("log", name="What was said")
-        await expect(log.locator("[data-said]")).to_have_count(10)
-        await expect(log.locator("[data-said]").last).to_have_attribute("data-said", copies[-1])
-        assert sum("/trace" in url for url in asked) < 5
-        for shown in (20, 26):
-            await log.get_by_role("button", name="Earlier turns").click()
-            await expect(log.locator("[data-said]")).to_have_count(shown)
-        assert "That was the first turn." in await said(page)
-    finally:
-        await stack.pool.execute("DELETE FROM sessions WHERE id = ANY($1::text[])", copies)
-
-
-async def said(page: Page) -> str:
-    return await page.get_by_role("log", name="What was said").inner_text()
-
 
 async def test_answer_appears_as_it_is_written_and_can_be_interrupted(stack: Stack, opened: Opener) -> None:
-    for definition in TEAM:
-        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    await stack.define(*TEAM)
     talk = await Talk.begin(stack, slow(120, pieces=60))
     await talk.speaking(talk.id)
     page = await opened(f"{stack.url}/#/conversations/{talk.id}")
@@ -104,8 +81,7 @@ async def test_answer_appears_as_it_is_written_and_can_be_interrupted(stack: Sta
 
 async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: Opener) -> None:
     """One conversation: its lead waits for a helper until that is promoted, and is running when an outcome arrives."""
-    for definition in TEAM:
-        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    await stack.define(*TEAM)
     helper, lead = Gate(), Gate()
     script = chain([async_delegate("helper", say("Of the first."))], [task(helper.then("Promoted."))], [lead.call])
     talk = await Talk.begin(stack, script, config={"tree": {"max_cost_usd": 5}})

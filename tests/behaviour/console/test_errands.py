@@ -22,8 +22,7 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 async def mailbox_with_an_outcome(stack: Stack) -> str:
-    for definition in TEAM:
-        assert (await stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
+    await stack.define(*TEAM)
     record = await stack.run(calls(async_delegate("helper", "[[script:say]]")), "lead")
     conversation_id: str = record["conversation_id"]
 

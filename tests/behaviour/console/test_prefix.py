@@ -4,7 +4,7 @@ from playwright.async_api import Browser, expect
 
 from store import keys
 from store.keys import Right
-from tests.behaviour.console.conftest import NAME, needs_browser
+from tests.behaviour.console.conftest import needs_browser
 from tests.support.prefix_proxy import prefix_proxy
 from tests.support.stack import Stack
 
@@ -37,11 +37,6 @@ async def test_console_works_under_a_prefix_and_forgets_everything_at_sign_out(s
         await expect(page.get_by_title("The whole result as JSON")).to_have_attribute(
             "href", f"{address}tasks/{task_id}/result"
         )
-        await page.get_by_label("More").click()
-        async with page.expect_download() as download:
-            await page.get_by_role("button", name="Share as one file").click()
-        assert "say it under a prefix" in (await (await download.value).path()).read_text()
-
         await page.get_by_label("Account").click()
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Key")).to_be_visible()
@@ -55,18 +50,3 @@ async def test_console_works_under_a_prefix_and_forgets_everything_at_sign_out(s
     for path in ("/console/session", f"/tasks/{task_id}"):
         answer = await stack.http.get(path, headers=headers)
         assert "no-store" in answer.headers["cache-control"] and answer.headers["x-frame-options"] == "DENY"
-
-
-async def test_console_by_http_in_an_office_network_starts_a_task(stack: Stack, browser: Browser) -> None:
-    """By http a browser has no secure context there, and therefore no `crypto.randomUUID`."""
-    _, secret = await keys.create(stack.pool, "default", "person", list(Right))
-    context = await browser.new_context(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
-    page = await context.new_page()
-    await page.goto(stack.url.replace("127.0.0.1", NAME) + "/#/start/tester")
-    assert not await page.evaluate("window.isSecureContext || 'randomUUID' in crypto")
-    await page.get_by_label("Key").fill(secret)
-    await page.get_by_role("button", name="Sign in").click()
-    await page.get_by_label("What should it do?").fill("say it by http")
-    await page.get_by_role("button", name="Start", exact=False).click()
-    await expect(page.locator("h1")).to_have_text("say it by http")
-    await context.close()
