@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest_asyncio
-from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.enums.v1 import EventType, PendingActivityState
 
 from activities.dead_workers import end_calls
 from domain.ids import new_id
@@ -65,6 +66,21 @@ async def test_next_worker_ends_the_calls_of_a_killed_one(
     [returned] = of_type(await stack.events(once), "tool_returned")
     assert returned["state"] == "unknown"
     assert "calls of workers that died" in (stack.root / "logs" / "worker.log").read_text()  # each worker looks
+
+
+async def test_workflow_task_of_a_killed_worker_goes_to_another_within_seconds(stack: Stack) -> None:
+    """Temporal keeps it for the worker that has the session in memory: two seconds, not the ten that are usual."""
+    asks = [{"permission": "list_files", "action": "ask"}]
+    task_id = await stack.submit(calls(("list_files", {})), permissions=asks)
+    await stack.seen(task_id, "input_required")
+    killed = await stack.kill("worker")
+    await stack.back("worker", killed)
+    await stack.cancel(task_id)
+    assert (await stack.wait(task_id))["status"] == "cancelled"
+    events = (await stack.session(task_id).fetch_history()).events
+    [timed_out] = [event for event in events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT]
+    scheduled = events[timed_out.workflow_task_timed_out_event_attributes.scheduled_event_id - 1]
+    assert timed_out.event_time.ToDatetime() - scheduled.event_time.ToDatetime() < timedelta(seconds=5)
 
 
 async def test_calls_of_a_worker_that_pauses_are_left_alone(stack: Stack, named: tuple[str, Pool]) -> None:
