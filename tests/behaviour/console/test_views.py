@@ -102,7 +102,7 @@ async def test_home_filters_and_shows_why_a_task_failed(stack: Stack, opened: Op
     await expect(why).to_be_visible()
     await expect(page.locator(".stats")).to_contain_text("Spent today")
     await page.keyboard.press("Control+k")
-    await page.get_by_role("combobox").fill("Publish it")
+    await page.get_by_role("combobox", name="Search or run a command").fill("Publish it")
     await expect(page.get_by_role("option", name="Publish it").first).to_have_attribute("aria-selected", "true")
     await page.keyboard.press("Enter")
     await page.wait_for_url(f"{stack.url}/#/tasks/{failed['task_id']}")
