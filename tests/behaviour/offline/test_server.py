@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-import anthropic
 import httpx2
 import pytest
 import pytest_asyncio
@@ -70,45 +69,19 @@ async def test_answers_and_the_outcome_of_each_request(url: str) -> None:
     assert await eventually(left)
 
 
-async def test_server_refuses_missing_and_invalid_keys(url: str) -> None:
-    async with AsyncAnthropic(base_url=url, api_key="invalid", max_retries=0) as client:
-        with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
-            await client.messages.create(model=MODEL, max_tokens=10, messages=[{"role": "user", "content": "hi"}])
-    async with httpx2.AsyncClient() as http:
-        assert (await http.post(f"{url}/v1/messages", json={})).status_code == 401
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"max_tokens": None}, "max_tokens"),
-        ({"messages": []}, "at least one message"),
         ({"messages": [{"role": "assistant", "content": "hi"}]}, "first message must use"),
-        ({"messages": [{"role": "user", "content": []}]}, "non-empty content"),
-        ({"messages": [{"role": "user", "content": [{"type": "text", "text": " "}]}]}, "non-whitespace"),
-        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages.0.content.0"),
         ({"messages": [*USER, {"role": "assistant", "content": [CALL]}, *USER]}, "without `tool_result`.*toolu_a"),
         (
             {"messages": [*USER, {"role": "assistant", "content": "ok"}, {"role": "user", "content": [ANSWER]}]},
             "unexpected `tool_use_id`.*toolu_a",
         ),
-        ({"messages": [*USER, {"role": "assistant", "content": [CALL, CALL]}]}, "unique: toolu_a"),
-        (
-            {
-                "messages": [
-                    *USER,
-                    {"role": "assistant", "content": [CALL]},
-                    {"role": "user", "content": [{"type": "text", "text": "first"}, ANSWER]},
-                ]
-            },
-            "must come before",
-        ),
-        ({"messages": [*USER, {"role": "assistant", "content": "Sure, "}]}, "prefill"),
         ({"tools": [LIST_FILES, LIST_FILES]}, "unique"),
-        ({"tools": [{"name": "fine", "input_schema": {"type": "array"}}]}, "input_schema"),
         ({"messages": [{"role": "user", "content": "x" * 800_100}]}, "prompt is too long: 200026 tokens > 200000"),
         ({"messages": [{"role": "user", "content": "[[script:nonsense]]"}]}, "no such script.*echo"),
-        ({"messages": [{"role": "user", "content": "[[script:tools json=[oops]]]"}]}, "not JSON"),
         ({"messages": [{"role": "user", "content": "[[fault:nonsense]]"}]}, "no such fault"),
     ],
 )

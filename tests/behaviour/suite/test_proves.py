@@ -1,4 +1,4 @@
-"""Proofs of contract items in small test runs: what counts as proved, what fails a run, and what is printed."""
+"""Proofs of contract items in small test runs: what counts as proved, and what fails a run."""
 
 import json
 import subprocess
@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from settings import ROOT
-from tests.support import contract
-from tests.support.contract import page_of, proofs, read_items, table
+from tests.support.contract import page_of, proofs
 
 PAGE = "# C\n\n## One\n\n- **S0-01** First.\n- **S0-B02** Second.\n\n## Two\n\n- **D1** Third.\n- **F-04** Fourth.\n"
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -77,43 +75,3 @@ def test_wrong_claims_fail_the_run_though_the_tests_pass(tmp_path: Path) -> None
     run = Run(tmp_path, "".join(f"@proves({ids})\ndef test_{n}(): pass\n" for n, ids in enumerate(wrong)))
     assert run.code == 1 and len(run.report["problems"]) == len(wrong)
     assert all(f"ERROR contract: test_it.py::test_{number}" in run.output for number in range(len(wrong)))
-
-
-def test_table_counts_by_group_and_names_tests_and_problems(tmp_path: Path) -> None:
-    page = tmp_path / "contract.md"
-    page.write_text(PAGE)
-    report = {
-        "at": "now",
-        "args": ["-q"],
-        "problems": ["t.py::test_c: unknown X-1"],
-        "tests": [{"test": "t.py::test_a", "proves": ["S0-01", "F-04"], "passed": True}],
-    }
-    lines = table(read_items(page), report).splitlines()
-    assert [line.split() for line in lines[1:4]] == [
-        ["One", "1", "2", "S0-B02"],
-        ["Two", "1", "2", "D1"],
-        ["all", "2", "4"],
-    ]
-    assert any("t.py::test_c: unknown X-1" in line for line in lines)
-
-
-def test_contract_command_prints_the_last_run_or_says_there_was_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(contract, "ROOT", tmp_path)
-    assert "run scripts/test first" in CliRunner().invoke(contract.main).output
-    Run(tmp_path, '@proves("S0-01")\ndef test_it(): pass\n', "-q")
-    printed = CliRunner().invoke(contract.main)
-    assert printed.exit_code == 0 and "S0-B02" in printed.output
-    (tmp_path / "build" / "contract.json").write_text(
-        json.dumps({"at": "", "args": [], "problems": ["x"], "tests": []})
-    )
-    assert CliRunner().invoke(contract.main).exit_code == 1
-
-
-@pytest.mark.parametrize("line", ["- **S0-01** Again.", "- **S0-1x** Odd.", "- **S0-05**"])
-def test_malformed_contract_page_is_refused(tmp_path: Path, line: str) -> None:
-    page = tmp_path / "contract.md"
-    page.write_text(PAGE + line + "\n")
-    with pytest.raises(ValueError, match="contract.md:12"):
-        read_items(page)

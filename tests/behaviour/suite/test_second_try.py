@@ -3,12 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from settings import ROOT
 from tests.behaviour.suite.test_proves import Run
 from tests.support.contract import page_of, read_items, table
-from tests.support.second_try import says_so
 
 FLAKY = """
 from pathlib import Path
@@ -70,31 +66,3 @@ def test_crash_fault_and_exactly_once_tests_get_no_second_try(tmp_path: Path) ->
     for file in MARKS:
         assert f"FAILED {file}::test_flaky: gets no second try" in run.output
     assert run.proved == set()
-
-
-def test_second_try_without_a_failure_before_fails(tmp_path: Path) -> None:
-    run = Run(tmp_path, "def test_it(): pass\n", "--second-try")
-    assert run.code == 1 and "names no failed test" in run.output
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("test_message_is_sent_once", True),
-        ("test_values_boot_it_exactly_once", True),
-        ("test_worker_killed_while_it_hands_over", True),
-        ("Resuming never writes a message twice.", True),
-        ("A crash between taking and starting leaves none lost.", True),
-        ("test_launch_answers_at_once", False),
-        ("test_a_closed_list_is_shown", False),
-    ],
-)
-def test_tests_of_crashes_and_of_counts_are_known_by_what_they_say(text: str, *, expected: bool) -> None:
-    assert says_so(text) is expected
-
-
-def test_items_of_the_contract_about_crashes_and_counts_are_known_by_their_text() -> None:
-    items = read_items(page_of(ROOT))
-    for name in ("D4", "D5", "D12", "D13", "D14", "F-05", "F-06", "F-09", "F-11", "S0-27", "S1-05", "S1-21", "S2-11"):
-        assert says_so(items[name].text), name
-    assert not says_so(items["S0-01"].text)
