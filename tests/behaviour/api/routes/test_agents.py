@@ -1,5 +1,3 @@
-import time
-
 import httpx2
 import pytest
 
@@ -25,14 +23,6 @@ async def test_put_makes_versions_and_running_tasks_keep_theirs(api: httpx2.Asyn
     assert (await api.get(f"/tasks/{task_id}")).json()["agent_version"] == 1
 
 
-async def test_agent_as_markdown_can_be_put_back(api: httpx2.AsyncClient) -> None:
-    text = (await api.get("/agents/code-reviewer", headers={"Accept": "text/markdown"})).text
-    assert text.startswith("---\nname: code-reviewer\n")
-    again = await api.put("/agents/code-reviewer", content=text, headers=MARKDOWN)
-    assert again.status_code == 200
-    assert (await api.get("/agents/code-reviewer", headers={"Accept": "text/markdown"})).text == text
-
-
 async def test_a_workers_own_tool_can_be_named(api: httpx2.AsyncClient, pool: Pool) -> None:
     definition = {"name": "caller", "description": "x", "prompt": "x", "tools": ["ring_bell"]}
     answer = await api.put("/agents/caller", json=definition)
@@ -47,11 +37,7 @@ async def test_a_workers_own_tool_can_be_named(api: httpx2.AsyncClient, pool: Po
     [
         (GREETER.replace("greeter", "other"), "/name"),
         (GREETER.replace("write_file", "fly"), "/tools"),
-        (GREETER.replace("tools:", "tolls:"), "/tolls"),
-        (GREETER.replace("Greets.", "Greets.\nmode: boss"), "/mode"),
         (GREETER.replace("Greets.", "Greets.\nsubagents: [nobody]"), "/subagents"),
-        (GREETER.replace("You greet.", ""), "/prompt"),
-        ("no front matter", ""),
         (GREETER.replace("Greets.", 'Greets.\ninput_schema: {"$ref": "https://example.com/x"}'), "/input_schema/$ref"),
         (GREETER.replace("Greets.", 'Greets.\ninput_schema: {"pattern": "(?=a)"}'), "/input_schema/pattern"),
     ],
@@ -59,18 +45,6 @@ async def test_a_workers_own_tool_can_be_named(api: httpx2.AsyncClient, pool: Po
 async def test_invalid_definitions_are_refused(api: httpx2.AsyncClient, text: str, pointer: str) -> None:
     answer = await api.put("/agents/greeter-2", content=text.replace("greeter", "greeter-2"), headers=MARKDOWN)
     assert pointer in [entry["pointer"] for entry in problem(answer, 422, "invalid-spec")["errors"]]
-
-
-async def test_pattern_of_an_agent_does_not_block_the_api(api: httpx2.AsyncClient) -> None:
-    schema = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^(a+)+$"}}}
-    definition = {"name": "patterned", "description": "x", "prompt": "x", "input_schema": schema}
-    assert (await api.put("/agents/patterned", json=definition)).status_code == 201
-    begun = time.monotonic()
-    answer = await api.post("/tasks", json={"agent": "patterned", "input": {"name": "a" * 30 + "!"}})
-    assert [entry["pointer"] for entry in problem(answer, 422, "validation")["errors"]] == ["/input/name"]
-    assert (
-        time.monotonic() - begun < 3
-    )  # a backtracking engine would need half a minute, and twice as long for each further letter
 
 
 async def test_removed_agent_cannot_be_started_and_its_versions_stay(api: httpx2.AsyncClient, pool: Pool) -> None:

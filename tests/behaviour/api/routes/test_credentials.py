@@ -32,11 +32,8 @@ async def test_a_credential_is_stored_replaced_listed_and_removed(stack: Stack) 
 async def test_a_credential_that_cannot_be_is_refused(stack: Stack) -> None:
     for body, pointer in (
         ({"secret": "short"}, "/secret"),
-        ({"secret": "with blank 1234"}, "/secret"),
-        ({"secret": "0123456789", "hosts": ["https://git.example.org/"]}, "/hosts/0"),
         ({"secret": "0123456789", "hosts": ["http://git.example.org"]}, "/hosts/0"),  # no TLS
         ({"secret": "0123456789", "access": "admin"}, "/access"),
-        ({"secret": "0123456789", "username": "a:b"}, "/username"),
         ({}, "/secret"),
     ):
         answer = await stack.http.put("/credentials/c", json=body)
@@ -54,9 +51,7 @@ async def test_an_environment_names_credentials_that_fit(stack: Stack) -> None:
         ({"git": {"url": "https://b.example.org/x.git", "credential": name}}, "/git/credential"),
         ({"git": git, "network": "allowlist"}, ""),
         ({"git": git, "hosts": ["a.example.org"]}, ""),
-        ({"git": git, "variables": {"A B": "x"}}, "/variables"),
         ({"git": {**git, "sparse": ["-x"]}}, "/git/sparse/0"),
-        ({"git": {**git, "forge": "cvs"}}, "/git/forge"),
     ):
         answer = await stack.http.put(f"/environments/e-{new_id()}", json=body)
         assert answer.status_code == 422, (body, answer.text)
@@ -123,15 +118,11 @@ async def test_a_task_whose_credentials_cannot_be_used_is_refused_when_it_is_sub
         for wrong, where in (
             ({name: {**body, "hosts": ["http://a.example.org"]}}, f"/{name}/hosts/0"),
             ({"other": body}, "/other"),
-            ({"A b": body}, ""),
-            ({name: None}, f"/{name}"),
             ({name: {"secret": "short"}}, f"/{name}/secret"),
-            ({f"c-{place}": body for place in range(21)}, ""),
-            (None, ""),
         ):
             pointers = [pointer for pointer, _ in await submit(alice, credentials=wrong)]
             assert pointers and pointers[0].startswith(f"/config/credentials{where}"), (wrong, pointers)
         [(pointer, _)] = await submit(alice, environment=None, credentials={name: body})
         assert pointer == f"/config/credentials/{name}"
-        for ref in ("a..b", "-x", "a/", "a//b", "x~1", "@{1}"):
+        for ref in ("a..b", "-x"):
             assert [pointer for pointer, _ in await submit(alice, ref=ref)] == ["/config/ref"], ref

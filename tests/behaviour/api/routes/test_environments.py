@@ -26,18 +26,11 @@ async def test_an_environment_that_no_worker_could_use_is_refused(stack: Stack) 
     good = {"url": "https://git.example.org/a.git"}
     for name, body, pointer in (
         ("a", {"git": None}, ""),
-        ("a", {}, ""),
         ("a", {"git": {"url": "file:///etc"}}, "/git/url"),
-        ("a", {"git": {"url": "ext::sh -c id"}}, "/git/url"),
         ("a", {"git": {"url": "https://user:secret@git.example.org/a.git"}}, "/git/url"),
-        ("a", {"git": {"url": "https://git.example.org/a b"}}, "/git/url"),
         ("a", {"git": {**good, "ref": "--upload-pack=id"}}, "/git/ref"),
-        ("a", {"git": {**good, "ref": "a b"}}, "/git/ref"),
-        ("a", {"git": {**good, "depth": -1}}, "/git/depth"),
-        ("a", {"git": good, "setup": ""}, "/setup"),
         ("a", {"git": good, "setup": None, "secrets": []}, "/secrets"),
         ("A", {"git": good}, "/environment"),
-        ("x" * 64, {"git": good}, "/environment"),
     ):
         answer = await stack.http.put(f"/environments/{name}", json=body)
         assert answer.status_code == 422, (name, body, answer.text)

@@ -108,19 +108,6 @@ async def test_slow_and_disconnected_readers_change_nothing(api: httpx2.AsyncCli
     await reader.__aexit__(None, None, None)
 
 
-async def test_idle_stream_sends_keepalives(
-    open_url: str, api: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, pool: Pool
-) -> None:
-    monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.1)
-    monkeypatch.setattr(stream, "LOOK_SECONDS", 0.05)
-    task_id = await submitted(api)
-    async with asyncio.timeout(5), api.stream("GET", f"/tasks/{task_id}/events") as answer:
-        async for line in answer.aiter_lines():
-            if line.startswith(":"):
-                break
-    await end(pool, task_id)
-
-
 async def test_events_arrive_without_notifications(settings: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """NOTIFY is only a hint: without a listener, the fallback read still finds every event."""
     monkeypatch.setattr(stream, "LOOK_SECONDS", 0.1)
@@ -139,20 +126,6 @@ async def _never(*_: object) -> None:
     await asyncio.Event().wait()
 
 
-async def test_listener_reconnects_after_its_connection_died(api: httpx2.AsyncClient, pool: Pool) -> None:
-    task_id = await submitted(api)
-    killed = await pool.fetchval(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-    )
-    assert killed >= 1
-    async with asyncio.timeout(10):
-        viewer = asyncio.create_task(watch(api, task_id))
-        await asyncio.sleep(1.5)
-        await record(pool, task_id, Progress(message="after"))
-        await end(pool, task_id)
-        assert await viewer == [1, 2, 3]
-
-
 async def test_revoked_key_ends_its_streams(keyed_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "LOOK_SECONDS", 0.1)
     headers = await key_for(pool, "revoking", Right.SUBMIT, Right.READ)
@@ -165,16 +138,3 @@ async def test_revoked_key_ends_its_streams(keyed_url: str, pool: Pool, monkeypa
         assert await keys.revoke(pool, "revoking", key.id)
         async with asyncio.timeout(3):
             assert await viewer == [1]
-
-
-async def test_events_can_be_read_page_by_page(api: httpx2.AsyncClient, pool: Pool) -> None:
-    task_id = await submitted(api)
-    await record(pool, task_id, *(Progress(message=str(n)) for n in range(4)))
-    path, headers = f"/tasks/{task_id}/events", {"Accept": "application/json"}
-    first = (await api.get(f"{path}?limit=2", headers=headers)).json()
-    assert [event["seq"] for event in first["items"]] == [1, 2]
-    assert first["next_after"] == 2 and not first["closed"]
-    await end(pool, task_id)
-    rest = (await api.get(f"{path}?after=2", headers=headers)).json()
-    assert [event["seq"] for event in rest["items"]] == [3, 4, 5, 6] and rest["closed"]
-    assert (await api.get(path, headers={"Accept": "text/html"})).status_code == 406

@@ -37,19 +37,10 @@ async def test_uploaded_file_can_be_downloaded(api: httpx2.AsyncClient) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", ".", "..", "a//b", "/a", "a/../b", "a/", "a/-b",
-     "a\\b", "../x", "a\x00b", "a\nb", "-rf", "x" * 256, "ä" * 128, "a\u202egpj.exe", " a",
-     "a\u2066b", "a\x7f", "\ufffd"],
-)  # fmt: skip
+    ["", "..", "/a", "a/../b", "a\\b", "a\x00b", "-rf", "x" * 256, "a\u202egpj.exe"],
+)
 async def test_unsafe_file_names_are_refused(api: httpx2.AsyncClient, name: str) -> None:
     problem(await api.post("/files", params={"name": name}, content=b"x"), 422, "invalid-filename")
-
-
-async def test_uploads_with_a_wrong_type_are_refused(api: httpx2.AsyncClient) -> None:
-    header = {"Content-Type": "text/html\t<script>"}
-    problem(await api.post("/files?name=a", content=b"x", headers=header), 415, "unsupported-media-type")
-    zipped = {"Content-Encoding": "gzip"}
-    problem(await api.post("/files?name=a", content=b"x", headers=zipped), 415, "unsupported-encoding")
 
 
 async def test_uploads_beyond_the_limit_are_refused(settings: Settings, pool: Pool) -> None:

@@ -47,47 +47,6 @@ async def test_message_that_cannot_be_delivered_is_kept(api: httpx2.AsyncClient,
     assert [row["unsignalled"] for row in rows] == [True] and "Mind the gap." in rows[0]["parts"]
 
 
-@pytest.mark.proves("S0-B08", "S0-B50")
-async def test_interrupt_is_recorded_once(api: httpx2.AsyncClient, pool: Pool) -> None:
-    task_id = await submitted(api)
-    child = await spawned(pool, task_id)
-    url = f"/tasks/{task_id}/interrupt"
-    answer = await api.post(url, json={"reason": "enough"}, headers={"Idempotency-Key": "one stop"})
-    assert answer.status_code == 202
-    cancel = answer.json()["cancel_requested"]
-    assert (cancel["note"], cancel["request_id"]) == ("enough", "one stop")
-    again = await api.post(f"/tasks/{task_id}/cancel", json={"reason": "other"})
-    assert again.status_code == 202 and again.json()["cancel_requested"] == cancel
-    events = (await api.get(f"/tasks/{task_id}/events", headers={"Accept": "application/json"})).json()["items"]
-    assert [event["reason"] for event in events if event["type"] == "cancel_requested"] == ["interrupted"]
-    assert (await shown(api, child))["cancel_requested"] is None  # an interrupt does not cascade
-    await end(pool, task_id, reason=Reason.INTERRUPTED)
-    again = await api.post(url, headers={"Idempotency-Key": "one stop"})
-    assert (again.status_code, again.json()["reason"]) == (200, "interrupted")
-    assert problem(await api.post(url), 404, "not-running")["task_status"] == "cancelled"
-    cancelled = await api.post(f"/tasks/{task_id}/cancel")
-    assert (cancelled.status_code, cancelled.json()["reason"]) == (200, "interrupted")  # a later cancel changes nothing
-
-
-@pytest.mark.proves("S0-43")
-async def test_a_tree_is_cancelled_on_request(api: httpx2.AsyncClient, pool: Pool) -> None:
-    for scope, reached in (("session", False), ("tree", True)):
-        root = await submitted(api)
-        child = await spawned(pool, root)
-        below = await spawned(pool, child)
-        answer = await api.post(f"/tasks/{root}/cancel", json={"scope": scope})
-        assert answer.status_code == 202 and answer.json()["cancel_requested"]
-        for task_id in (child, below):
-            assert ((await shown(api, task_id))["cancel_requested"] is not None) is reached
-    root = await submitted(api)
-    child = await spawned(pool, root)
-    await end(pool, root)
-    # the root has ended, but its subagents are still running
-    assert (await api.post(f"/tasks/{root}/cancel", json={"scope": "tree"})).status_code == 200
-    assert (await shown(api, child))["cancel_requested"] is not None
-    problem(await api.post(f"/tasks/{root}/cancel", json={"scope": "world"}), 422, "validation")
-
-
 async def test_promote_of_other_than_a_waiting_subagent_is_refused(api: httpx2.AsyncClient, pool: Pool) -> None:
     root = await submitted(api)
     problem(await api.post(f"/tasks/{root}/promote"), 409, "not-blocking")

