@@ -1,6 +1,5 @@
 """The rights in docs/api.md, request by request: on a key's own objects and on those of another."""
 
-from itertools import chain
 from typing import Any
 
 import httpx2
@@ -102,10 +101,3 @@ async def test_an_idempotency_key_replays_only_to_the_key_that_used_it(keyed_url
         await other.keep_only(frozenset([Right.SUBMIT]))
         foreign = await client.post("/tasks", json=body, headers={**other.headers, **key})
         assert first.json()["task_id"] not in problem(foreign, 422, "idempotency-key-reused")["detail"]
-
-
-def test_combinations_distinguish_the_rules() -> None:
-    """No two rules of the table allow the same combinations of rights, so a changed rule is noticed."""
-    rules = set(chain.from_iterable((row.own, row.foreign) for row in TABLE.values())) - {None}
-    seen = {tuple(rule.allows(rights) for rights in COMBINATIONS) for rule in rules if rule is not None}
-    assert len(seen) == len(rules)

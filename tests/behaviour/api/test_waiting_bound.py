@@ -8,17 +8,14 @@ from dataclasses import replace
 import httpx2
 import pytest_asyncio
 
-from api.submission.submit import LOOK_SECONDS
 from deploy.postgres import API_ROLE
-from domain.ids import derive_id, new_id
-from domain.sessions.writes import ThreadMessage
 from settings import Settings
-from store import agents, conversations, database, sessions
+from store import agents, database, sessions
 from store.database import Pool
 from store.migrate import migrate
-from tests.behaviour.api.conftest import end, key_for, problem, run, serving, spawned, submitted
+from tests.behaviour.api.conftest import end, key_for, problem, run, serving, submitted
 from tests.behaviour.api.test_unstarted import HANGS, accepted
-from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, say
+from tests.behaviour.conversations.talk import Talk, say
 from tests.support.launch import as_role, empty_database
 from tests.support.stack import Stack
 
@@ -77,19 +74,6 @@ async def test_tenant_over_its_share_does_not_block_other_tenants(settings: Sett
             await submitted(client, modest)
         problem(await client.post("/tasks", json=SPEC, headers=modest), 503, "overloaded")
         assert await submitted(client, await key_for(pool, "third"))
-
-
-async def test_subagents_do_not_count(settings: Settings, empty: tuple[str, Pool]) -> None:
-    url, pool = empty
-    headers = await key_for(pool, "parent")
-    async with bounded(settings, url, 3) as client:
-        parent = await submitted(client, headers)
-        for _ in range(5):
-            await spawned(pool, parent, tenant="parent")
-        await asyncio.sleep(LOOK_SECONDS)
-        await submitted(client, headers)
-        await submitted(client, headers)
-        problem(await client.post("/tasks", json=SPEC, headers=headers), 503, "overloaded")
 
 
 async def test_repetition_gets_its_first_response_and_only_new_tasks_count(
@@ -151,33 +135,3 @@ async def test_running_session_takes_messages_while_too_many_tasks_wait(stack: S
         answer = await client.post("/conversations/run", json=body | {"if_busy": "steer"})
         assert (answer.status_code, answer.json().get("steered")) == (202, True), answer.text
     await stack.cancel(talk.id)
-
-
-async def test_message_that_is_stored_is_not_refused(stack: Stack) -> None:
-    """The API process that stored it died, or its session ended meanwhile: the message will be read, so a repetition of
-    its request may not be refused."""
-    for definition in AGENTS:
-        (await stack.http.put(f"/agents/{definition['name']}", json=definition)).raise_for_status()
-    gate = Gate()
-    # the subagent keeps the conversation's workflow, which does not look for messages in the rows
-    talk = await Talk.done(stack, chain([async_task(gate.then("Done."))], last="Off."))
-    await talk.child()
-    key, text = new_id(), f"{say('Yes.')} {new_id()}"
-    body = {"conversation_id": talk.id, "input": text, "transport": "stream", "if_busy": "steer"}
-    async with overloaded(stack) as client:
-        message = ThreadMessage(
-            id=derive_id(talk.id, "message", key),
-            conversation_id=talk.id,
-            thread_id=talk.id,
-            text=text,
-            unsignalled=True,
-        )
-        problem(await client.post("/conversations/run", json=body), 503, "overloaded")
-        await conversations.add_message(stack.pool, "default", message)
-        answer = await client.post("/conversations/run", json=body, headers={"Idempotency-Key": key})
-        assert answer.status_code == 202, answer.text
-        await stack.wait(answer.json()["session_id"])
-    gate.open()
-    await talk.rest()
-    prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
-    assert sum(prompt.count(text) for prompt in prompts) == 1
