@@ -27,42 +27,20 @@ def asks(**fields: Any) -> dict[str, Any]:
 REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
     (asks(model="nobody"), 404, "model", "model_not_found"),
     (asks(temperature=1.2), 400, "temperature", "validation"),
-    (asks(temperature=0.2, top_p=0.5), 400, "top_p", "invalid_value"),
-    (asks(store=False), 400, "store", "invalid_value"),
     (asks(tool_choice={"type": "function", "name": "f"}), 400, "tool_choice.name", "invalid_value"),
     (asks(top_logprobs=3), 400, "top_logprobs", "unsupported_value"),
-    (asks(prompt={"id": "p"}), 400, "prompt", "unsupported_parameter"),
     (asks(tools=[TOOL, TOOL]), 400, "tools[1].name", "validation"),
-    (asks(tools=[{**TOOL, "parameters": {"type": "array"}}]), 400, "tools[0].parameters.type", "validation"),
     (asks(metadata={"k": "v" * 513}), 400, "metadata.k", "validation"),
-    (asks(text={"format": {"type": "json_schema", "name": "x"}}), 400, "text.format.schema", "invalid_value"),
-    (asks(input=""), 400, "input", "invalid_value"),
     (asks(input="x" * 300_000), 400, "input", "string_above_max_length"),
     (asks(input=[{"role": "user", "content": "x"}] * 1_001), 400, "input", "array_above_max_length"),
-    (asks(input=[{"type": "item_reference", "id": "x"}]), 400, "input[0].type", "unsupported_value"),
-    (
-        asks(input=[{"role": "user", "content": [{"type": "input_audio", "data": "x"}]}]),
-        400,
-        "input[0].content",
-        "invalid_value",
-    ),
     *(
         (asks(input=[{"role": "user", "content": [part]}]), 400, f"input[0].content[0].{param}", code)
         for part, param, code in (
             ({"type": "input_image", "image_url": "https://example.org/a.png"}, "image_url", "unsupported_value"),
-            ({"type": "input_file", "file_url": "https://example.org/a.pdf"}, "file_data", "unsupported_value"),
-            ({"type": "input_image", "image_url": "data:image/png;base64,@@"}, "image_url", "invalid_value"),
             ({"type": "input_image", "image_url": data_url(png(2_100, 2_000))}, "image_url", "invalid_file"),
-            ({"type": "input_image", "image_url": data_url(b"<svg/>")}, "image_url", "invalid_file"),
         )
     ),
     (asks(input=[{"role": "user", "content": [IMAGE] * 21}]), 400, "input", "array_above_max_length"),
-    (
-        asks(input=[{"role": "user", "content": [{**IMAGE, "file_id": new_id()}]}]),
-        400,
-        "input[0].content[0]",
-        "invalid_value",
-    ),
     (
         asks(input=[{"role": "user", "content": [{"type": "input_text", "text": "x" * 1_100_000}]}]),
         413,
@@ -77,16 +55,10 @@ REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
     ),
     (asks(previous_response_id=f"resp_{new_id()}"), 400, "previous_response_id", "previous_response_not_found"),
     (asks(conversation=f"conv_{new_id()}"), 404, None, "unknown_conversation"),
-    (asks(conversation="x"), 400, "conversation", "conversation_not_found"),
     (asks(conversation="x", previous_response_id="y"), 400, "conversation", "invalid_value"),
     (asks(errand={"approvals": "nobody"}), 400, "errand.approvals", "validation"),
     ([], 400, None, "invalid_value"),  # type: ignore[list-item]
 ]
-
-
-async def sessions(stack: Stack) -> int:
-    count: int = await stack.pool.fetchval("SELECT count(*) FROM sessions")
-    return count
 
 
 @pytest.mark.parametrize("place", range(len(REFUSED)))
@@ -100,41 +72,22 @@ async def test_refusals_name_the_parameter(stack: Stack, place: int) -> None:
     assert await stack.pool.fetchval("SELECT count(*) FROM face_requests") == before
 
 
-async def test_objects_in_the_input_are_read_as_strictly_as_bodies(stack: Stack) -> None:
-    schema = {"type": "object"}
-    definition = {"name": "takes_objects", "description": "x", "prompt": "x", "input_schema": schema}
-    assert (await stack.http.put("/agents/takes_objects", json=definition)).is_success
-    before = await sessions(stack)
-    beyond = ('{"a":' * 70 + "1" + "}" * 70, '{"a": 1, "a": 2}', "no JSON")
-    for text in (r'{"a": "\u0000"}', r'{"\u0000": 1}', '{"a": NaN}', '{"a": 1e999}', *beyond):
-        answer = await stack.http.post("/v1/responses", json=asks(model="takes_objects", input=text))
-        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error"), text
-    assert await sessions(stack) == before
-
-
 async def test_ids_cursors_and_queries_that_do_not_fit(stack: Stack) -> None:
     short = f"resp_{await stack.submit(SAY)}"
     await stack.wait(short.removeprefix("resp_"))
     for path, status, param in (
         (f"resp_{new_id()}", 404, None),
-        ("resp_x", 404, None),
-        (f"{short}_1", 404, None),
         (f"{short}_2", 404, None),
         # a position that only a longer response would have
         (f"{short}?stream=true&starting_after=999999999", 400, "starting_after"),
-        (f"{short}?stream=true&starting_after=-1", 400, "starting_after"),
-        (f"{short}?starting_after=1", 400, "starting_after"),
         (f"{short}?nonsense=x", 400, "nonsense"),
         (f"{short}/input_items?after=msg_1", 400, "after"),
-        (f"{short}/input_items?limit=0", 400, "limit"),
     ):
         answer = await stack.http.get(f"/v1/responses/{path}")
         assert answer.status_code == status, path
         assert answer.json()["error"]["param"] == param, path
     unknown = await stack.http.get("/v1/models/nobody")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
-    nowhere = await stack.http.get("/v1/files")
-    assert nowhere.status_code == 404 and nowhere.json()["error"]["type"] == "invalid_request_error"
     wrong = await stack.http.get("/v1/models", headers={"Authorization": "Bearer ek_no"})
     assert (wrong.status_code, wrong.json()["error"]["type"]) == (401, "authentication_error")
     foreground = await stack.http.post("/v1/responses", json={"model": "tester", "input": SAY})

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from asyncio.subprocess import PIPE
 from typing import Any, TypeVar
 
 import httpx2
@@ -220,19 +219,12 @@ async def test_late_form_after_an_answer_elsewhere_changes_nothing(stack: Stack,
 
         [approval] = await waiting(stack, task_id)
         await update(approval["id"], "cancel")  # the request stays open
-        with pytest.raises(MCPError) as incomplete:
-            await update(approval["id"], "accept", notes="without a decision")
-        assert incomplete.value.code == CODES["params"]
         assert [one["id"] for one in await waiting(stack, task_id)] == [approval["id"]]
         body = {"response_to": approval["id"], "input": {"approved": False}}
         assert (await stack.http.post(f"/tasks/{task_id}/input", json=body)).status_code == 202
         await update(approval["id"], "accept", approved=True)  # too late: it is acknowledged, and nothing changes
         await update("never-asked", "accept", approved=True)
         [question] = await waiting(stack, task_id)
-        shown = await ask_task(client.session, "get", task_id)
-        assert shown.input_requests
-        field = shown.input_requests[question["id"]]["params"]["requestedSchema"]["properties"]["answer"]
-        assert field["enum"] == ["red", "blue"]
         # a client without tasks answers the question by a tool; a late answer changes nothing there either
         async with mcp_client(stack, own_key) as plain:
             assert "Which?" in text_of(await plain.call_tool("task_status", {"task_id": task_id}))
@@ -247,8 +239,6 @@ async def test_late_form_after_an_answer_elsewhere_changes_nothing(stack: Stack,
             approval["id"]: {"approved": False},
             question["id"]: "blue",
         }
-        # cancelling an ended task changes nothing
-        assert (await ask_task(client.session, "cancel", task_id)).status == ""
 
 
 async def test_missing_variables_are_a_form_unless_one_is_secret(stack: Stack, own_key: str, agents: None) -> None:
@@ -273,23 +263,6 @@ async def test_missing_variables_are_a_form_unless_one_is_secret(stack: Stack, o
         assert (await ask_task(client.session, "get", created.task_id)).status == "cancelled"
 
 
-async def test_cancel_of_a_client_of_the_bridge_is_passed_on(stack: Stack, agents: None) -> None:
-    task_id = await stack.submit("[[script:forever]]")
-    wait = {"name": "task_wait", "arguments": {"task_id": task_id, "seconds": 60}}
-    sent: list[dict[str, Any]] = [
-        {"id": 1, "method": "tools/call", "params": wait},
-        {"method": "notifications/cancelled", "params": {"requestId": 1}},
-        {"id": "1", "method": "tools/call", "params": {"name": "task_status", "arguments": {"task_id": task_id}}},
-    ]
-    bridge = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", "mcp"), stdin=PIPE, stdout=PIPE, env=stack.env, cwd=ROOT
-    )
-    lines = b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in sent)
-    out, _ = await asyncio.wait_for(bridge.communicate(lines), 40)  # it does not wait for the call that was cancelled
-    assert [json.loads(line)["id"] for line in out.splitlines() if b'"id"' in line] == ["1"]
-    await stack.cancel(task_id)
-
-
 async def test_bad_requests_are_refused_in_the_formats_of_the_protocol(
     stack: Stack, own_key: str, agents: None
 ) -> None:
@@ -302,26 +275,14 @@ async def test_bad_requests_are_refused_in_the_formats_of_the_protocol(
             with pytest.raises(MCPError) as unknown:
                 await client.call_tool(name, {"input": "x"})
             assert unknown.value.code == CODES["params"]
-        # this tool has no such arguments
-        task_fields = {"colour": 1, "agent": "assistant", "config": {}, "permissions": []}
-        wrong: list[dict[str, Any]] = [
-            {},
-            {"input": ""},
-            *({"input": "x", name: task_fields[name]} for name in task_fields),
-        ]
-        for arguments in wrong:
-            assert (await client.call_tool("tester", arguments)).is_error, arguments
-        assert (await client.call_tool("tester", {"input": "x", "files": ["no-id"]})).is_error
-        assert (await client.call_tool("task_wait", {"task_id": task_id, "seconds": 0})).is_error
+        # this tool has no such argument
+        assert (await client.call_tool("tester", {"input": "x", "permissions": []})).is_error
         with pytest.raises(MCPError) as undeclared:
             await ask_task(client.session, "get", task_id)
         assert undeclared.value.code == CODES["capability"]
         for uri in ("errand://tasks/x/result", "errand://files/x", "file:///etc/passwd"):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
-        large = await stack.http.post("/files", params={"name": "large.txt"}, content=b"x" * 1_048_577)
-        with pytest.raises(MCPError, match="1048577 bytes.*at most 1048576"):
-            await client.read_resource(f"errand://files/{large.json()['file_id']}")
     tasks = TasksExtension(lambda request_id, form: None)
     tenant = f"other-{new_id()}"  # a tenant that no other test uses: agents of other tests would be additional tools
     async with mcp_client(stack, await key_of(stack, tenant), tasks) as foreign:
@@ -336,12 +297,6 @@ async def test_bad_requests_are_refused_in_the_formats_of_the_protocol(
         assert (await foreign.call_tool("task_answer", {"task_id": task_id, "answer": "x"})).is_error
         with pytest.raises(MCPError):
             await foreign.read_resource(f"errand://tasks/{task_id}/result")
-    async with mcp_client(stack, await key_of(stack, "default", Right.READ)) as reader:
-        assert "task_cancel" not in {tool.name for tool in (await reader.list_tools()).tools}
-        refused = await reader.call_tool("tester", {"input": "x"})
-        assert refused.is_error and "right submit" in text_of(refused)
-        assert (await reader.call_tool("task_cancel", {"task_id": task_id})).is_error
-
     async with mcp_client(stack, await key_of(stack, "default", Right.SUPERVISE)) as supervisor:
         kept = await supervisor.call_tool("task_cancel", {"task_id": task_id})  # this key may act, but not read
         assert not kept.is_error and "secret" not in text_of(kept)
@@ -363,9 +318,8 @@ async def test_bad_requests_are_refused_in_the_formats_of_the_protocol(
         for more, code in named:
             answer = (await http.post("/mcp", json=message, headers={**headers, **more})).json()
             assert answer.get("error", {}).get("code") == code, answer
-        for raw, status in ((b'{"a": 1, "a": 2}', 400), (b"{", 400), (b'"\\u0000"', 400), (b"[]", 400)):
-            refusal = await http.post("/mcp", content=raw, headers={"Content-Type": "application/json", **headers})
-            assert (refusal.status_code, refusal.json()["jsonrpc"]) == (status, "2.0"), refusal.text
+        refusal = await http.post("/mcp", content=b"{", headers={"Content-Type": "application/json", **headers})
+        assert (refusal.status_code, refusal.json()["jsonrpc"]) == (400, "2.0"), refusal.text
         assert (await http.get("/mcp")).status_code == 405
         assert (await http.post("/mcp", json=message, headers={"Authorization": "Bearer nobody"})).status_code == 401
 
@@ -427,12 +381,5 @@ async def test_tasks_of_the_version_that_has_them_itself(stack: Stack, own_key: 
             with pytest.raises(MCPError) as refused:
                 await ask(session, method, unknown, GetTaskResult)
             assert refused.value.error.code == INVALID_PARAMS
-        plain = await client.call_tool("tester", {"input": "[[script:say text=Hi]]"})  # without a task, as before
-        assert plain.structured_content and plain.structured_content["task_id"]
         refusal = await call("task_wait", task_id=task.task_id)
         assert refusal["error"]["code"] == METHOD_NOT_FOUND
-    async with mcp_client(stack, own_key) as client:  # a later version has the extension instead
-        for method in ("list", "result"):
-            with pytest.raises(MCPError) as refused:
-                await ask(client.session, method, task.task_id, GetTaskResult)
-            assert refused.value.error.code == METHOD_NOT_FOUND
