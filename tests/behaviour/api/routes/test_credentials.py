@@ -48,7 +48,6 @@ async def test_an_environment_names_credentials_that_fit(stack: Stack) -> None:
     assert put.status_code == 201
     git = {"url": "https://a.example.org/x.git"}
     for body, pointer in (
-        ({"git": {"url": "https://b.example.org/x.git", "credential": name}}, "/git/credential"),
         ({"git": git, "network": "allowlist"}, ""),
         ({"git": git, "hosts": ["a.example.org"]}, ""),
         ({"git": {**git, "sparse": ["-x"]}}, "/git/sparse/0"),
