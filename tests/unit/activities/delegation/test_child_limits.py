@@ -34,13 +34,6 @@ def test_limits_of_a_child_are_cut_to_the_rest_of_its_parents(name: str) -> None
         assert getattr(reduce_limits(parent(HAS), child(**given)), name) == type(LEFT[name])(allowed)
 
 
-@pytest.mark.parametrize("name", HAS)
-def test_childs_own_limit_applies_if_its_parent_has_none(name: str) -> None:
-    others = {one: value for one, value in HAS.items() if one != name}
-    assert getattr(reduce_limits(parent(others), child(**{name: HAS[name]})), name) == HAS[name]
-    assert getattr(reduce_limits(parent(others), child()), name) is None
-
-
 @pytest.mark.parametrize(
     "spent", [Usage(input_tokens=1_000), Usage(cost_usd=1.0), Usage(tool_invocations=10)], ids=list(HAS)
 )

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult, TextContent
+from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, TextContent
 
 from activities.egress import Fetcher
 from activities.mcp.call import AGAIN
@@ -15,7 +14,7 @@ from activities.mcp.mcp_tool import mcp_tools
 from activities.tools.tool import ToolResult
 from domain.sessions.session import Effect, RemoteCall
 from tests.support.launch import free_port
-from tests.support.mcp_server import FORM, Context, EarlierServer, TaskParams, TaskServer, TestServer, serving
+from tests.support.mcp_server import FORM, Context, EarlierServer, TaskServer, TestServer, serving
 from tests.unit.activities.mcp.test_mcp_tool import call, pinned
 from tests.unit.activities.tools.conftest import MakeContext
 
@@ -151,28 +150,6 @@ async def test_unexpected_error_never_costs_a_handle_and_is_unknown_once_the_cal
     async with serving(TestServer(free_port())) as server:
         sent = await call(make_context, server, await pinned(server), "mcp__pages__set_page", path="/")
     assert sent.failed and sent.unknown and "may have happened" in sent.text and len(server.calls) == 1
-
-
-class PickyServer(TaskServer):
-    async def _update(self, context: Context, params: TaskParams) -> dict[str, Any]:
-        raise MCPError(INVALID_PARAMS, "no such target")
-
-
-async def test_answers_that_a_server_refuses_are_asked_for_again(make_context: MakeContext) -> None:
-    async with serving(PickyServer(free_port())) as server:
-        definition = await pinned(server)
-        name = "mcp__pages__ask_build"
-        begun = await call(make_context, server, definition, name, target="x")
-
-        async def poll(remote: RemoteCall | None) -> ToolResult:
-            answers = {"form-1": {"target": "y"}}
-            return await call(
-                lambda **given: make_context(remote=remote, answers=answers, **given), server, definition, name
-            )
-
-        asked = await poll(begun.remote)
-        again = await poll(asked.remote)
-        assert again.remote is not None and (again.remote.round, len(again.remote.forms)) == (2, 1)
 
 
 async def test_stop_that_a_server_did_not_acknowledge_leaves_the_outcome_unknown(

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from mcp_types import CallToolResult, TextContent
-from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, RedirectResponse, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from activities.egress import Fetcher
@@ -136,54 +135,7 @@ HOSTILE: dict[str, tuple[ASGIApp, str]] = {
     "endless": (StreamingResponse(_endless(), media_type="text/event-stream"), "more than 8,000,000 bytes"),
     "no protocol": (JSONResponse([1, 2]), "Failed to parse"),
     "packed": (JSONResponse({}, headers={"content-encoding": "gzip"}), "packed as 'gzip'"),
-    "page": (StreamingResponse(iter([b"<html>"]), media_type="text/html"), "Unexpected content type"),
 }
-
-
-def _sending(message: dict[str, Any], count: int) -> ASGIApp:
-    """A server that sends messages of its own before its list."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        given = json.loads(await Request(scope, receive).body() or b"{}")
-        method, start = given.get("method"), {"jsonrpc": "2.0", "id": given.get("id")}
-        info = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
-
-        async def listed() -> AsyncIterator[bytes]:
-            for number in range(count):
-                yield f"data: {json.dumps({**message, **({'id': number} if 'id' in message else {})})}\n\n".encode()
-            tools = [{"name": "get_page", "inputSchema": {"type": "object"}}]
-            yield f"data: {json.dumps({**start, 'result': {'tools': tools}})}\n\n".encode()
-
-        response: ASGIApp = Response(status_code=202 if scope["method"] == "POST" else 405)
-        if method == "initialize":
-            name = {"serverInfo": {"name": "x", "version": "1"}}
-            response = JSONResponse({**start, "result": {**info, **name}})
-        elif method == "tools/list":
-            response = StreamingResponse(listed(), media_type="text/event-stream")
-        elif method is not None and "id" in given:
-            response = JSONResponse({**start, "error": {"code": -32601, "message": "unknown"}})
-        await response(scope, receive, send)
-
-    return app
-
-
-OWN_MESSAGES: dict[str, dict[str, Any]] = {
-    "ping": {"jsonrpc": "2.0", "id": 0, "method": "ping"},
-    "sampling": {"jsonrpc": "2.0", "id": 0, "method": "sampling/createMessage", "params": {}},
-    "unknown": {"jsonrpc": "2.0", "id": 0, "method": "you/there"},
-    "notification": {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}},
-}
-
-
-@pytest.mark.parametrize("what", OWN_MESSAGES)
-async def test_server_may_send_a_few_messages_of_its_own_and_is_refused_soon_if_it_sends_many(
-    server: TestServer, what: str
-) -> None:
-    server.app = _sending(OWN_MESSAGES[what], 3)
-    assert [one.name for one in await read(server, agent(server))] == ["get_page"]
-    server.app = _sending(OWN_MESSAGES[what], 30_000)
-    with pytest.raises(McpFailure, match="more requests or notifications of its own"):
-        await read(server, agent(server))
 
 
 @pytest.mark.parametrize("how", HOSTILE)
@@ -196,16 +148,12 @@ async def test_hostile_server_is_refused_clearly_and_soon(server: TestServer, ho
     assert time.monotonic() - began < 5
 
 
-SPACED: dict[str, Any] = {"the path": TEXT}
 LISTS: dict[str, tuple[list[Any], str]] = {
     "huge": ([tool(f"t{number}") for number in range(200)], "201 tools.*Choose among them with `only`"),
     "long": ([tool(f"t{number}", x={"description": "x" * 20_000}) for number in range(20)], "more than 200,000"),
     "one schema": ([tool("t", x={"description": "x" * 40_000})], "larger than 30,000"),
     "a pattern that never ends": ([tool("t", x={"pattern": "(a+)+$(?=b)"})], "input_schema"),
     "reference": ([tool("t", x={"$ref": "http://169.254.169.254/"})], "points outside"),
-    "same names": ([tool("a.b"), tool("a/b")], "Two of its tools would be called mcp__pages__a_b"),
-    "choice of forms": ([tool("t").model_copy(update={"input_schema": {"type": "object", "anyOf": [{}]}})], "anyOf"),
-    "argument": ([tool("t", **SPACED)], 'called "the path", a name which models'),
     "invisible": ([tool("a\u202eb")], "cannot be used"),
 }
 

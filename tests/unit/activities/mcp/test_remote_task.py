@@ -3,28 +3,16 @@
 from typing import Any
 
 import pytest
-from mcp_types import ElicitRequest, ElicitRequestFormParams
 from pydantic import ValidationError
 
 from activities.mcp.connection import McpFailure
-from activities.mcp.remote_task import DONE_SCHEMA, CreatedTask, asking, poll_ms, responses
+from activities.mcp.remote_task import CreatedTask, asking, poll_ms
 from domain.sessions.session import LONGEST_POLL_MS, MOST_ROUNDS, SHORTEST_POLL_MS, RemoteCall
 from tests.support.mcp_server import FORM
 
 
 def asks(**params: Any) -> dict[str, Any]:
     return {"method": "elicitation/create", "params": {"message": "m", **params}}
-
-
-def test_forms_are_numbered_by_round_and_answered_ones_are_not_asked_again() -> None:
-    first = asking(RemoteCall(task_id="t", answered=["old"]), {"old": FORM, "new": FORM})
-    assert (first.round, [one.key for one in first.forms]) == (1, ["new"])
-    nothing = asking(RemoteCall(task_id="t", answered=["old"], round=1), {"old": FORM})
-    assert (nothing.round, nothing.forms) == (1, [])
-    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
-    parsed = ElicitRequest(params=ElicitRequestFormParams(message="m\x00", requested_schema=schema))
-    [form] = asking(RemoteCall(), {"k": parsed}).forms  # as the library parses a result that contains a question
-    assert (form.message, form.answer_schema) == ("m", schema)
 
 
 def test_hidden_characters_are_removed_from_forms_and_refused_in_keys_and_states() -> None:
@@ -38,17 +26,6 @@ def test_hidden_characters_are_removed_from_forms_and_refused_in_keys_and_states
             asking(wrong, {"k": FORM})
     with pytest.raises(ValidationError, match="control characters"):
         CreatedTask(result_type="task", task_id="t\x00")
-
-
-def test_answers_become_responses_of_the_protocol() -> None:
-    [url] = asking(RemoteCall(), {"u": asks(mode="url", url="https://x.example/pay")}).forms
-    assert "Open https://x.example/pay yourself" in url.message and url.answer_schema == DONE_SCHEMA
-    [form] = asking(RemoteCall(), {"f": FORM}).forms
-    assert responses([url, form], {"u": {"done": True}, "f": {"target": "y"}}) == {
-        "u": {"action": "accept"},
-        "f": {"action": "accept", "content": {"target": "y"}},
-    }
-    assert responses([url, form], {"u": {"done": False}, "f": None}) == dict.fromkeys("uf", {"action": "cancel"})
 
 
 @pytest.mark.parametrize(

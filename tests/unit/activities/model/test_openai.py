@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from typing import Any
 
 import httpx2
@@ -17,7 +16,6 @@ from domain.agents.models import Provider
 from domain.messages import (
     ModelMessage,
     ModelResponse,
-    ModelSettings,
     ToolCallBlock,
     ToolDefinition,
     ToolResultBlock,
@@ -28,8 +26,6 @@ from tests.unit.activities.model.test_anthropic import assistant, request, user
 
 MESSAGE: TypeAdapter[Any] = TypeAdapter(ChatCompletionMessageParam)
 TOOL = ToolDefinition("bash", "Runs a command.", {"type": "object"})
-CALLS = [ToolCallBlock(id=f"c{number}", name="bash", arguments={"command": number}) for number in (1, 2)]
-RESULTS = [ToolResultBlock(call_id="c1", text="", failed=True), ToolResultBlock(call_id="c2", text="ok", failed=False)]
 
 
 def check(sent: dict[str, Any]) -> None:
@@ -38,20 +34,6 @@ def check(sent: dict[str, Any]) -> None:
     for message in sent["messages"]:
         read = MESSAGE.validate_python(message, strict=True)
         assert message.keys() - {"reasoning_content", "reasoning_details"} <= read.keys()
-
-
-@pytest.mark.parametrize(
-    ("settings", "sent"),
-    [
-        ({"effort": "minimal"}, {"reasoning_effort": "minimal"}),
-        ({"tool_choice": "bash"}, {"tool_choice": {"type": "function", "function": {"name": "bash"}}}),
-        ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
-    ],
-)
-def test_settings_of_a_task(settings: dict[str, Any], sent: dict[str, Any]) -> None:
-    asked = render_request(request(user(), tools=[TOOL], settings=ModelSettings(**settings)))
-    check(asked)
-    assert {name: value for name, value in asked.items() if name not in ("model", "messages", "tools")} == sent
 
 
 def test_an_answer_is_bound_to_its_schema_where_tools_do_not_forbid_it() -> None:
@@ -98,17 +80,6 @@ def test_parallel_calls_are_put_together_however_they_are_numbered() -> None:
         made = [one for one in reader.content() if isinstance(one, ToolCallBlock)]
         assert [(one.name, one.arguments) for one in made] == [("bash", {"x": 1}), ("look", {})]
         assert made[0].id != made[1].id
-
-
-@pytest.mark.parametrize("theirs", ["functions.bash:0", "same"])
-def test_ids_and_names_that_another_vendor_would_refuse_are_replaced(theirs: str) -> None:
-    """Also ids that come again in the next reply: Anthropic wants each once, Mistral nine letters and digits."""
-    made: list[ToolCallBlock] = []
-    for _ in range(2):
-        _, reader = read(delta(tool_calls=[call("{}", index=n, id=theirs, name="functions.bäsh ") for n in (0, 1)]))
-        made += [block for block in reader.content() if isinstance(block, ToolCallBlock)]
-    assert len({one.id for one in made}) == 4 and all(re.fullmatch(r"[a-z0-9]{9}", one.id) for one in made)
-    assert {one.name for one in made} == {"functions_b_sh_"}
 
 
 @pytest.mark.parametrize(

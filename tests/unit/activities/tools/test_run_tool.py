@@ -11,47 +11,13 @@ from pydantic import BaseModel
 
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools import run_tool
-from activities.tools.registry import TOOLS
-from activities.tools.run_tool import call_turn, repetition_digest, run_guarded, stop_call
+from activities.tools.run_tool import call_turn, stop_call
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
 from domain.redaction import Redactor
-from domain.sessions.session import AgentRef, Effect, RemoteCall, RemoteForm, SessionRef, ToolRequest
+from domain.sessions.session import Effect, RemoteCall, RemoteForm
 from domain.task import Boundary
-
-
-def request(name: str, *, node: str = "node-12345678", refusal: str | None = None) -> ToolRequest:
-    return ToolRequest(
-        ref=SessionRef(tenant="default", session_id="s", conversation_id="c"),
-        agent=AgentRef(owner="default", name="tester", version=1),
-        step=1,
-        node=node,
-        index=0,
-        name=name,
-        effect=Effect.READ,
-        workspace_id="w",
-        refusal=refusal,
-    )
-
-
-def digest(name: str, text: str = "same", node: str = "node-12345678", refusal: str | None = None) -> str | None:
-    return repetition_digest(request(name, node=node, refusal=refusal), TOOLS.get(name), {"path": "a"}, "ok", text)
-
-
-def test_polling_tools_leave_no_digest() -> None:
-    assert {name for name in TOOLS if digest(name) is None} == {"async_task_result", "list_subagents", "wait_for_event"}
-
-
-def test_digest_ignores_the_file_that_holds_a_long_result() -> None:
-    first = digest("bash", "in the file .outputs/bash-aaaaaaaa-0.txt", "node-aaaaaaaa")
-    assert first == digest("bash", "in the file .outputs/bash-bbbbbbbb-0.txt", "node-bbbbbbbb")
-    assert first != digest("bash", "other")
-
-
-def test_refused_call_leaves_a_digest_and_a_recorded_one_none() -> None:
-    assert digest("no_such_tool") is None
-    assert digest("no_such_tool", refusal="There is no such tool.") is not None
 
 
 def test_links_and_forms_of_a_result_are_redacted_and_what_is_sent_back_is_not() -> None:
@@ -91,21 +57,6 @@ class Stubborn:
         return Tool(
             name="stubborn", description="x", input=Input, run=self.run, effect=Effect.READ, timeout_s=timeout_s
         )
-
-
-async def test_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_tool, "GRACE_SECONDS", 0.05)
-    stubborn = Stubborn()
-    late = await run_guarded(stubborn.tool(0.05), Input(), CONTEXT, contextlib.nullcontext())
-    assert late.failed and late.text == "stubborn did not finish within 0.05 seconds."
-    stubborn.began.clear()
-    stopped = asyncio.create_task(run_guarded(stubborn.tool(60), Input(), CONTEXT, contextlib.nullcontext()))
-    await stubborn.began.wait()
-    stopped.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await stopped
-    assert not stubborn.end.is_set()
-    stubborn.end.set()
 
 
 async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(

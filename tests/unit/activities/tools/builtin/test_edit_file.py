@@ -66,30 +66,6 @@ async def test_an_edit_that_does_not_fit_leaves_the_file_and_says_what_to_do(
     assert (workspace / "f").read_text().count("return 2") == 2
 
 
-@pytest.mark.parametrize(
-    ("before", "edits", "after"),
-    [
-        (b"a = 1\r\nb = 2\r\n", [("a = 1\nb", "a = 1\nc = 3\nb")], b"a = 1\r\nc = 3\r\nb = 2\r\n"),
-        (b"a\r\nb\nc\r\n", [("b\nc", "x\ny")], b"a\r\nx\ny\r\n"),  # mixed line ends stay as they are
-        (b"a\nlast", [("last", "end")], b"a\nend"),
-        (b"\xef\xbb\xbfa = 1\n", [("a = 1", "a = 2")], b"\xef\xbb\xbfa = 2\n"),
-        (b"one two", [("one", "two"), ("two two", "three")], b"three"),
-    ],
-    ids=["crlf", "mixed", "no-line-end", "byte-order-mark", "one-after-the-other"],
-)
-async def test_line_ends_and_the_end_of_the_file_are_kept(
-    context: ToolContext, workspace: Path, before: bytes, edits: list[tuple[str, str]], after: bytes
-) -> None:
-    (workspace / "f").write_bytes(before)
-    assert not (await edit(context, *edits)).failed
-    assert (workspace / "f").read_bytes() == after
-
-
-async def test_a_text_with_a_line_end_that_the_file_lacks_is_explained(context: ToolContext, workspace: Path) -> None:
-    (workspace / "f").write_text("a\nlast")
-    assert "it ends without a line end" in (await edit(context, ("last\n", "end\n"))).text
-
-
 async def test_a_file_cannot_be_made_huge(context: ToolContext, workspace: Path) -> None:
     (workspace / "f").write_text("a" * 1_000_000)
     refused = await edit(context, ("a", "b" * 100_000), all=True)
