@@ -4,10 +4,9 @@ import logging
 
 from pydantic import BaseModel
 
-from activities.tools.tool import SHOWN, ArtifactFile, Tool, ToolContext, ToolResult
+from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.events import Progress
 from domain.sessions.session import Effect
-from tests.support.pictures import png
 
 log = logging.getLogger("errand.user")
 
@@ -62,19 +61,7 @@ async def whoami(input: Nothing, context: ToolContext) -> ToolResult:
     return ToolResult(f"I act for {context.agent} in {context.ref.session_id} of {context.ref.conversation_id}.")
 
 
-async def plot(input: Nothing, context: ToolContext) -> ToolResult:
-    """Show a picture that is an artifact, one that is none, and one that is broken."""
-    pictures = [
-        ArtifactFile("plot.png", png(8, 6, fill=1), "image/png", "image", shown=True),
-        ArtifactFile("glance.png", png(8, 6, fill=2), "image/png", SHOWN, shown=True),
-        ArtifactFile("torn.png", png(8, 6)[:50], "image/png", SHOWN, shown=True),
-        ArtifactFile("hidden.png", png(8, 6, fill=3), "image/png"),
-    ]
-    return ToolResult("Plotted.", artifacts=pictures)
-
-
 TOOLS = [
-    Tool(name="plot", description="Plots.", input=Nothing, run=plot, effect=Effect.IDEMPOTENT),
     Tool(name="whoami", description="Says for whom it acts.", input=Nothing, run=whoami, effect=Effect.IDEMPOTENT),
     Tool(name="defer", description="Queues a tool.", input=Defer, run=defer, effect=Effect.IDEMPOTENT),
     Tool(name="assign", description="Sets variables.", input=Assign, run=assign, effect=Effect.IDEMPOTENT),

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,12 +16,10 @@ import worker
 from activities.delegation.settle import DelegationRecord
 from activities.events import EventWriter
 from activities.sandbox import Refusing
-from domain.conversations.requests import Nothing, OpenBatch, OpenSession
 from domain.conversations.subagents import DelegationCall, DelegationTool, Settle
 from domain.events import EventRow, Progress, ToolReturned
 from domain.ids import new_id, session_workflow_id
-from domain.notifications import DeliveryAttempt, DeliveryOutcome
-from domain.sessions.input_request import OpenRequest, RemindRequest, RequestKind
+from domain.sessions.input_request import OpenRequest, RequestKind
 from domain.sessions.session import (
     CallState,
     Effect,
@@ -43,7 +40,6 @@ from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.store.conftest import NEW
-from tests.behaviour.store.test_sessions import ending
 from tests.behaviour.store.test_tool_calls import claim, outcome
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
@@ -65,37 +61,6 @@ async def alone(stack: Stack, writer: EventWriter) -> AsyncIterator[Activities]:
     functions = activities.build(services)
     yield {str(_Definition.must_from_callable(function).name): function for function in functions}
     await services.models.close()
-
-
-async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activities) -> None:
-    record = await stack.run(calls(("report_progress", {"message": "half"})))
-    session = await sessions.get(stack.pool, "default", record["task_id"])
-    assert session is not None
-    node = await stack.pool.fetchval("SELECT node FROM tool_calls WHERE session_id = $1", record["task_id"])
-    request = Lone(stack, alone, session, "").tool_request(node, "report_progress", Effect.IDEMPOTENT)
-    outcome = await ActivityEnvironment().run(alone["tool.report_progress"], request)
-    assert (outcome.state, outcome.preview) == ("ok", "Reported.")
-    assert len(of_type(await stack.events(record["task_id"]), "progress")) == 1
-
-
-async def test_delivery_whose_record_was_removed_is_not_tried_again(alone: Activities) -> None:
-    removed = new_id()
-    attempt = DeliveryAttempt(tenant="default", lane=removed, span_s=60, now=datetime.now(UTC))
-    assert await ActivityEnvironment().run(alone["deliver"], attempt) == DeliveryOutcome(wait_s=None)
-
-
-async def test_reminder_of_a_request_is_emitted_once(stack: Stack, alone: Activities) -> None:
-    gated = [{"permission": "report_progress", "action": "ask"}]
-    task_id = await stack.submit(calls(("report_progress", {"message": "x"})), permissions=gated)
-    await stack.seen(task_id, "input_required")
-    [request] = (await stack.http.get(f"/tasks/{task_id}/input-requests")).json()["items"]
-    session = await sessions.get(stack.pool, "default", task_id)
-    assert session is not None
-    for _ in range(2):  # the second call is a retry after a lost response
-        remind = RemindRequest(ref=session.ref, id=request["id"])
-        assert await ActivityEnvironment().run(alone["remind_request"], remind) == Nothing()
-    assert len(of_type(await stack.events(task_id), "input_reminder")) == 1
-    await stack.cancel(task_id)
 
 
 class Lone:
@@ -186,6 +151,17 @@ class Lone:
 
     async def finished(self, head: str | None, reason: Reason = Reason.GOAL_REACHED) -> Any:
         return await self.twice("finish_session", self.finish(head, reason))
+
+
+async def test_recorded_tool_call_is_not_run_again(stack: Stack, alone: Activities) -> None:
+    record = await stack.run(calls(("report_progress", {"message": "half"})))
+    session = await sessions.get(stack.pool, "default", record["task_id"])
+    assert session is not None
+    node = await stack.pool.fetchval("SELECT node FROM tool_calls WHERE session_id = $1", record["task_id"])
+    request = Lone(stack, alone, session, "").tool_request(node, "report_progress", Effect.IDEMPOTENT)
+    outcome = await ActivityEnvironment().run(alone["tool.report_progress"], request)
+    assert (outcome.state, outcome.preview) == ("ok", "Reported.")
+    assert len(of_type(await stack.events(record["task_id"]), "progress")) == 1
 
 
 async def test_model_is_asked_once_and_the_end_is_written_once(stack: Stack, alone: Activities) -> None:
@@ -288,46 +264,6 @@ async def test_committed_reply_that_the_workflow_did_not_see_is_kept(
     assert await stack.pool.fetchval("SELECT entered FROM inbox WHERE id = $1", lone.message_id)
 
 
-async def test_branch_that_the_workflow_left_is_not_its_end(stack: Stack, alone: Activities) -> None:
-    lone = await Lone.accepted(stack, alone, '[[script:say text="All is well."]]')
-    reply, left = await lone.replied(), new_id()
-    copied = """INSERT INTO messages (tenant, id, session_id, idem, kind, author, line, side, step, body)
-                SELECT tenant, $2, session_id, $2, kind, author, line, side, step, body FROM messages WHERE id = $1"""
-    await stack.pool.execute(copied, reply.head, left)
-    await stack.pool.execute("UPDATE sessions SET head = $2 WHERE id = $1", lone.session.id, left)
-    assert (await lone.finished(reply.head)).head == reply.head
-
-
-async def test_reply_is_cut_off_in_time_although_the_clock_of_the_worker_is_behind(
-    stack: Stack, alone: Activities
-) -> None:
-    lone = await Lone.accepted(stack, alone, "[[script:say words=30]] [[fault:hang after=6]]")
-    environment, ahead = lone.environment("call_model"), datetime.now(UTC) + timedelta(hours=1)
-    environment.info = replace(environment.info, started_time=ahead)
-    call = lone.model_call.model_copy(update={"cut_at": ahead + timedelta(seconds=2)})
-    reply = await asyncio.wait_for(environment.run(alone["call_model"], call), 30)
-    assert reply.interrupted and reply.preview
-    assert (await lone.finished(reply.head, Reason.TTL)).head == reply.head
-
-
-async def test_message_that_another_session_had_is_not_read_by_a_call_that_did_not_get_it(
-    stack: Stack, alone: Activities
-) -> None:
-    lone = await Lone.accepted(stack, alone, "[[script:say text=Well.]] [[fault:slow delay=1]]")
-    other = await Lone.accepted(stack, alone, "Another.")
-    moved = "UPDATE inbox SET thread_id = $2, conversation_id = $2, taken_by = $3 WHERE id = $1"
-    await stack.pool.execute(moved, other.message_id, lone.session.id, other.session.id)
-    call = lone.model_call.model_copy(update={"take": [lone.message_id, other.message_id]})
-    asking = asyncio.create_task(lone.environment("call_model").run(alone["call_model"], call))
-    await stack.seen(lone.session.id, "task_started")
-    await stack.pool.execute(moved, other.message_id, lone.session.id, None)  # that session has not read it
-    reply = await asking
-    entered = "SELECT entered FROM inbox WHERE id = $1"
-    assert [await stack.pool.fetchval(entered, one) for one in call.take] == [True, False]
-    for one, head in ((lone, reply.head), (other, None)):
-        await one.finished(head, Reason.CALLER_CANCEL)
-
-
 async def test_call_that_returns_while_its_session_ends_returns_once(stack: Stack, alone: Activities) -> None:
     lone = await Lone.accepted(stack, alone, calls(("write_file", {"path": "a.txt", "content": "a"})))
     task_id, ref, reply = lone.session.id, lone.session.ref, await lone.replied()
@@ -362,19 +298,6 @@ async def test_request_is_opened_once(stack: Stack, alone: Activities) -> None:
     assert (listed["id"], listed["details"]["arguments"]) == (request.id, {"command": "ls"})
     assert len(of_type(await stack.events(task_id), "input_required")) == 1
     assert (await stack.record(task_id))["status"] == "input_required"
-    assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
-
-
-async def test_question_that_an_earlier_attempt_refused_is_not_asked(stack: Stack, alone: Activities) -> None:
-    """The first attempt records its refusal and is cut off. A repeated one must not ask: the model has the refusal."""
-    lone = await Lone.accepted(stack, alone, calls(("ask_user", {"question": "Which?"})))
-    reply = await lone.replied()
-    record = DelegationRecord(stack.pool, lone.session.ref, reply.head)
-    await record.claim(0, "ask_user", "Which?")
-    await record.settle(0, "ask_user", CallState.FAILED, "no more calls are allowed", [])
-    request = opening(lone, reply.head, RequestKind.CLARIFICATION)
-    assert (await lone.twice("open_request", request)).refused
-    assert (await stack.http.get(f"/tasks/{lone.session.id}/input-requests")).json()["items"] == []
     assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
 
 
@@ -449,26 +372,3 @@ async def test_message_to_an_instance_is_sent_once_although_its_sender_died(stac
     await talk.rest()
     sent = [await talk.prompts(row.id) for row in await talk.children()]
     assert sent == [["First.", "Second."], ["Third."]]
-
-
-async def test_queued_session_whose_beginner_died_is_given_to_its_repetition(stack: Stack, alone: Activities) -> None:
-    """The conversation asks for the second of a queue, and the rows' first begins; its start is not reported."""
-    lone = await Lone.accepted(stack, alone, "x")
-    ref, queued = lone.session.ref, []
-    for _ in range(2):
-        placed = NEW.place(ref.model_copy(update={"session_id": new_id()}), thread_id=ref.session_id)
-        opening_message = NewMessage(id=new_id(), parts=parts_of("Next."))
-        await sessions.accept(stack.pool, Acceptance(session=placed, inbox=[opening_message], queue=True))
-        queued.append(placed.id)
-    await lone.finished(None, Reason.CALLER_CANCEL)
-    asks = OpenSession(session_id=queued[1], thread_id=ref.session_id)
-    batch = OpenBatch(tenant="default", conversation_id=ref.conversation_id, sessions=[asks])
-    [opened] = (await lone.twice("open_sessions", batch)).sessions
-    assert opened.session_id == queued[0] and opened.start is not None and opened.busy is None
-    await stack.pool.execute("UPDATE sessions SET status = 'working' WHERE id = $1", queued[0])
-    [running] = (await lone.twice("open_sessions", batch)).sessions
-    assert (running.busy, running.start) == (queued[0], None)
-    for one in reversed(queued):
-        await sessions.finish_session(
-            stack.pool, ending(ref.model_copy(update={"session_id": one}), Reason.CALLER_CANCEL)
-        )

@@ -140,24 +140,9 @@ async def test_agent_calls_pinned_tools_under_rules_and_a_changed_one_is_refused
 async def test_program_in_the_sandbox_is_a_server_of_a_definition_but_not_of_a_task(stack: Stack) -> None:
     name = f"program-{new_id()[-6:]}"
     server = {"command": [sys.executable, "-P", mcp_program.__file__]}
-    body: dict[str, Any] = {
-        "name": name,
-        "description": "x",
-        "prompt": "x",
-        "may_ask": True,
-        "mcp_servers": {"notes": server},
-    }
-    bad = {
-        "/mcp_servers/notes": {**server, "url": "https://example.org/mcp"},
-        "/mcp_servers/notes/headers": {**server, "headers": {"X-A": "b"}},
-        "/mcp_servers/notes/command/0": {"command": ["a\0b"]},
-    }
-    for pointer, wrong in bad.items():
-        refused = await put(stack, {**body, "mcp_servers": {"notes": wrong}})
-        assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == pointer, refused.text
-    misspelt = [{"permission": "mcp__notes__note.all", "action": "deny"}]
-    refused = await put(stack, {**body, "permissions": misspelt})
-    assert refused.status_code == 422 and "'mcp__notes__note_all'" in refused.text
+    body = {"name": name, "description": "x", "prompt": "x", "may_ask": True, "mcp_servers": {"notes": server}}
+    refused = await put(stack, {**body, "mcp_servers": {"notes": {**server, "url": "https://example.org/mcp"}}})
+    assert refused.status_code == 422 and refused.json()["errors"][0]["pointer"] == "/mcp_servers/notes", refused.text
     rules = [{"permission": "mcp__notes__*", "pattern": "stdio", "action": "ask"}]
     made = await put(stack, {**body, "permissions": rules})
     assert made.status_code == 201, made.text

@@ -106,17 +106,6 @@ async def test_broken_response_is_a_failure_that_is_tried_again(
     assert (failure.type, failure.retryable) == (type, True), failure
 
 
-async def test_silent_server_is_a_timeout_and_a_missing_one_an_error_of_the_connection(kind: Kind) -> None:
-    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
-        writer.write(STREAM)
-        await reader.read()
-
-    async with serving(wait) as url:
-        assert (await failure_of(kind, url, 0.2)).type == "timeout_error"
-    missing = await failure_of(kind, url)
-    assert missing.type == "connection_error" and missing.message.startswith("The model cannot be reached")
-
-
 async def test_endless_body_of_a_failed_call_is_not_read_to_its_end(kind: Kind) -> None:
     sent = 0
 
@@ -185,20 +174,17 @@ ENDED: dict[Kind, Any] = {
 ODD: dict[Kind, dict[str, tuple[list[Any], str | None]]] = {
     "anthropic": {
         "nulls": ([*begun(input_tokens=None), "hi", {"type": "message_delta", "delta": None}], None),
-        "texts as counts": ([*begun(input_tokens="many"), "hi", ENDED["anthropic"]], None),
         "huge counts": ([*begun(input_tokens=10**40), "hi", ENDED["anthropic"]], "hi"),
         "another block": (
             [*begun(), {"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta"}}],
             None,
         ),
-        "names of others": ([*begun(), {"type": "of_another_year", "x": 1}, "hi", ENDED["anthropic"]], "hi"),
     },
     "openai": {
         "nulls": (
             [{"choices": None, "usage": None, "id": None}, "hi", {"choices": [{"delta": None}]}, ENDED["openai"]],
             "hi",
         ),
-        "texts as counts": (["hi", {"usage": {"prompt_tokens": "many"}}, ENDED["openai"]], None),
         "huge counts": (["hi", {"usage": {"prompt_tokens": 10**40, "completion_tokens": 1}}, ENDED["openai"]], "hi"),
         "a number as text": ([{"choices": [{"delta": {"content": 7}}]}], None),
         "no usage": (["hi", ENDED["openai"]], "hi"),
@@ -307,56 +293,3 @@ async def test_endless_text_ends(kind: Kind, monkeypatch: pytest.MonkeyPatch) ->
     async with serving(flood) as url:
         failure = await failure_of(kind, url, seconds=60)
     assert failure.type == "malformed_reply" and "the stream is too long" in failure.message
-
-
-@pytest.mark.parametrize(
-    ("head", "body", "type", "wait"),
-    [
-        (b"429 No\r\nRetry-After: nan", {"error": {"message": "slow"}}, "rate_limit_error", 0),
-        (b"429 No\r\nRetry-After: 1e9", {"error": {"message": "slow"}}, "rate_limit_error", 300),
-        (b"429 No", None, "rate_limit_error", None),
-        (b"400 No", {"error": {"type": {"a": 1}, "code": ["x"], "message": {"b": 2}}}, None, None),
-    ],
-)
-async def test_odd_errors_are_classified(
-    kind: Kind, head: bytes, body: Any, type: str | None, wait: float | None
-) -> None:
-    said = json.dumps(body).encode()
-    answer = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (head, len(said), said)
-    async with serving(sending(answer)) as url:
-        failure = await failure_of(kind, url)
-    assert failure.wait == wait and failure.message and (type is None or failure.type == type), failure
-    assert failure.retryable == (type is not None)
-
-
-async def test_a_client_of_another_cloud_takes_the_same_way() -> None:
-    events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hello"}},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
-    ]
-    sent = b"".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events)
-    async with serving(sending(STREAM + b"%x\r\n%b\r\n0\r\n\r\n" % (len(sent), sent))) as url:
-        providers = Providers(default="foundry", named={"foundry": Provider(kind="foundry", base_url=url, key="key")})
-        models, turn = Models(providers, PriceTable(providers=providers)), ModelResponse()
-        message = ModelMessage(role="user", content=[TextBlock(text="hello")])
-        request = ModelRequest(model="claude-sonnet-4-5", system="s", messages=[message], max_tokens=100)
-        assert await models.problem("claude-sonnet-4-5") is None  # it has no list of models, so nothing is known
-        await models.ask(request, turn, lambda _: None, lambda _: None)
-        await models.close()
-    assert turn.content == [TextBlock(text="hello")]
-    assert turn.usage.cost_usd == pytest.approx((3 * 3 + 5 * 15) / 1_000_000)
-
-
-async def test_a_cloud_without_its_package_or_region_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    providers = Providers(default="bedrock", named={"bedrock": Provider(kind="bedrock")})
-    models = Models(providers, PriceTable(providers=providers))
-    problem = await models.problem("anthropic.claude-sonnet-4-5-20250929-v1:0")
-    assert problem and problem.startswith("The provider bedrock ") and ("pip install" in problem or "region" in problem)
-    with pytest.raises(Exception) as raised:
-        await models.ask(ModelRequest("m", 9, "s", []), ModelResponse(), lambda _: None, lambda _: None)
-    failure = models.classify(raised.value, "m")
-    assert (failure.type, failure.retryable, failure.message) == ("not_configured", False, problem)

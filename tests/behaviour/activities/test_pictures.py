@@ -6,11 +6,9 @@ import hashlib
 from typing import Any
 
 import pytest
-from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent
 
 from domain.ids import new_id
 from tests.support.launch import TESTER
-from tests.support.mcp_server import mcp_server
 from tests.support.pictures import pdf, png
 from tests.support.stack import Stack, calls, steps
 
@@ -99,20 +97,6 @@ async def test_picture_that_no_model_takes_fails_the_call_that_reads_it(stack: S
     assert why == "is binary" or "models are shown png, jpeg" in output
 
 
-async def test_newest_pictures_of_a_long_request_are_shown_and_the_others_described(stack: Stack) -> None:
-    pictures = [png(4, 4, fill=number) for number in range(22)]
-    ids = [await upload(stack, f"{number}.png", one) for number, one in enumerate(pictures)]
-    first = await stack.run(SEE, context={"files": ids[:11]})
-    body: dict[str, Any] = {"input": SEE, "agent": "tester", "context": {"files": ids[11:]}}
-    said = (await stack.http.post(f"/conversations/{first['conversation_id']}/messages", json=body)).json()
-    await stack.wait(said["session_id"])
-    output = (await stack.result(said["session_id"]))["output"]
-    assert output.splitlines() == [seen("image/png", one) for one in pictures[2:]]
-    [request] = [one["body"] for one in await stack.asked(first["task_id"]) if len(one["body"]["messages"]) == 3]
-    described = [one["text"] for one in request["messages"][0]["content"] if "picture" in one.get("text", "")]
-    assert described == [f"[picture {n}.png, 4×4, 88 bytes, file id {ids[n]}: not shown here]" for n in (0, 1)]
-
-
 async def turn(stack: Stack, conversation: str, text: str, **more: Any) -> str:
     """A further turn and its answer."""
     body = {"input": text, "agent": "tester", **more}
@@ -145,46 +129,6 @@ async def test_other_vendor_is_shown_the_same_and_reads_what_it_does_not_take(st
     everything = [*both, document, both[1], document]
     assert (await turn(stack, conversation, SEE, config={"model": CLAUDE})).splitlines() == everything
     assert (await turn(stack, conversation, SEE, **gpt)).splitlines() == [*both, both[1]]
-
-
-@pytest.mark.parametrize("model", [CLAUDE, GPT])
-async def test_pictures_of_own_tools_and_of_mcp_servers_are_shown(stack: Stack, model: str) -> None:
-    port = int(stack.settings.allow_private_hosts[0].partition(":")[2])
-    first, second = png(9, 9, fill=4), png(9, 9, fill=5)
-
-    def block(content: bytes) -> Any:
-        return base64.b64encode(content).decode()
-
-    async with mcp_server(port) as server:
-        server.answer = lambda name, given: CallToolResult(
-            content=[
-                ImageContent(type="image", data=block(first), mime_type="image/jpeg"),
-                EmbeddedResource(
-                    type="resource", resource=BlobResourceContents(uri="file:///a.bin", blob=block(second))
-                ),
-                ImageContent(type="image", data=block(second[:50]), mime_type="image/png"),
-            ]
-        )
-        name = f"plotter-{new_id()[-6:]}"
-        servers = {"pages": {"url": server.url, "effects": {"get*": "read"}}}
-        tools = [*TESTER["tools"], "plot"]
-        made = await stack.http.put(
-            f"/agents/{name}", json={**TESTER, "name": name, "tools": tools, "mcp_servers": servers}
-        )
-        assert made.status_code == 201, made.text
-        script = steps([("plot", {})], [("mcp__pages__get_page", {"path": "/"})])
-        task = await stack.run(script, name, config={"model": model})
-    assert task["status"] == "completed", task["error"]
-    wanted = [png(8, 6, fill=1), png(8, 6, fill=2), first, second]
-    assert (await turn(stack, task["conversation_id"], SEE, config={"model": model})).splitlines() == [
-        seen("image/png", one) for one in wanted
-    ]
-    result = await stack.result(task["task_id"])
-    names = sorted(one["name"] for one in result["artifacts"])
-    assert [one for one in names if "page" not in one] == ["hidden.png", "plot.png"] and len(names) == 5
-    said = str(await stack.nodes(task["task_id"]))
-    assert "[torn.png is not shown: it is a image/png that is damaged or incomplete" in said
-    assert "mcp__pages__get_page-3.png is not shown" in said
 
 
 @pytest.mark.parametrize("model", [CLAUDE, GPT])

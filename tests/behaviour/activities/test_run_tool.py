@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 from temporalio.api.history.v1 import HistoryEvent
 
-from activities.requests.approved_files import diff_of
-from activities.tools.tool import FileChange
 from domain.differences import CLOSELY, MOST_CHARACTERS, diff
-from domain.ids import new_id
-from store import workspaces
-from tests.behaviour.supervision.people import bash
 from tests.support.locks import locked
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -118,36 +113,6 @@ async def test_plans_are_followed_and_changed(stack: Stack) -> None:
     assert of_type(events, "tool_returned")[-1]["state"] == "failed"
 
 
-@pytest.mark.proves("S1-43")
-async def test_artifacts_are_part_of_the_result(stack: Stack) -> None:
-    record = await stack.run(
-        steps(
-            [("write_file", {"path": "report.md", "content": "# Found\n"})],
-            [("save_artifact", {"path": "report.md", "type": "report", "description": "what was found"})],
-        )
-    )
-    result = await stack.result(record["task_id"])
-    [artifact] = result["artifacts"]
-    assert (artifact["type"], artifact["name"], artifact["size"]) == ("report", "report.md", 8)
-    assert artifact["content"] == "# Found\n"
-    assert (await stack.http.get(artifact["url"])).content == b"# Found\n"
-    assert [event["type"] for event in result["audit_log"]].count("artifact_saved") == 1
-
-
-async def test_artifact_may_be_an_address(stack: Stack) -> None:
-    """An artifact may be an address, such as a pull request: the result shows it, and nothing is sent there."""
-    url = "https://code.example.org/errand/pull/7"
-    record = await stack.run(steps([("save_artifact", {"url": url, "type": "pull_request", "name": "the change"})]))
-    result = await stack.result(record["task_id"])
-    [artifact] = result["artifacts"]
-    assert (artifact["type"], artifact["url"], artifact["name"]) == ("pull_request", url, "the change")
-    assert artifact["content"] is None
-    [saved] = of_type(await stack.events(record["task_id"]), "artifact_saved")
-    assert (saved["url"], saved["file_id"]) == (url, artifact["file_id"])
-    kept = await stack.http.get(f"/files/{artifact['file_id']}")
-    assert kept.text == f"{url}\n" and kept.headers["content-type"].startswith("text/uri-list")
-
-
 @pytest.mark.proves("S1-25")
 async def test_two_tasks_have_separate_workspaces(stack: Stack) -> None:
     write = [("bash", {"command": "echo mine > secret.txt; ls -a ..; cat /etc/hostname > /dev/null; pwd"})]
@@ -161,20 +126,6 @@ async def test_two_tasks_have_separate_workspaces(stack: Stack) -> None:
     mine = (await stack.result(one["task_id"]))["output"]
     assert "/workspace/secret.txt" in mine and one["task_id"] not in mine
     assert "secret.txt" not in (await stack.result(two["task_id"]))["output"]
-
-
-WAYS = """echo one; echo two >&2; echo three > /dev/stdout; echo four > /dev/stderr
-echo five | tee /dev/stderr > /dev/null; python3 -c 'open("/proc/self/fd/1", "w").write("six")'"""
-
-
-async def test_output_can_be_opened_by_name(stack: Stack) -> None:
-    """A socket cannot be opened by its name in /dev, a pipe can, by the user that it belongs to."""
-    task = await stack.run(calls(bash(WAYS)))
-    assert task["status"] == "completed"
-    returned = str((await stack.asked(task["task_id"]))[-1]["body"]["messages"][-1])
-    for number in ("one", "two", "three", "four", "five", "six"):
-        assert number in returned, returned
-    assert "No such device" not in returned and "denied" not in returned
 
 
 def scheduled(events: list[HistoryEvent]) -> list[str]:
@@ -242,13 +193,3 @@ def test_diff_is_limited_in_size_and_time(lines: int) -> None:
     assert len(shown) <= MOST_CHARACTERS + 40
     longer = diff("a", "", "x" * 79 + "\n" + "y\n" * 2 * MOST_CHARACTERS)
     assert longer.endswith(" more lines]") and len(longer) <= MOST_CHARACTERS + 40
-
-
-async def test_removed_content_cannot_be_compared(stack: Stack) -> None:
-    """The request for approval is still opened: it must not wait for content that was removed."""
-    workspace, change = new_id(), FileChange("a.txt", lambda before: "new")
-    async with stack.pool.acquire() as connection, connection.transaction():
-        await workspaces.change_in(
-            connection, "default", workspace, lambda known: {"a.txt": {"sha256": "0" * 64, "size": 3, "mode": 420}}
-        )
-    assert "no longer kept" in (await diff_of(stack.pool, "default", workspace, change))["note"]

@@ -6,8 +6,8 @@ import pytest
 
 from domain.ids import new_id
 from domain.sessions.session import Reason, RecordedStop, SessionRef
-from domain.sessions.writes import RequestAnswer, ThreadMessage
-from store import conversations, input_requests, sessions
+from domain.sessions.writes import ThreadMessage
+from store import conversations, sessions
 from tests.behaviour.missions.test_missions import create as mission
 from tests.behaviour.schedules.clock import create as schedule
 from tests.behaviour.schedules.clock import fired
@@ -155,25 +155,6 @@ async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stac
 async def _deferred(stack: Stack, task_id: str) -> dict[str, list[dict[str, str]]] | None:
     found: dict[str, list[dict[str, str]]] | None = (await stack.record(task_id))["deferred_tools"]
     return found
-
-
-async def test_answer_whose_signal_was_lost_reaches_the_session(stack: Stack) -> None:
-    """The API that accepted the answer died before it sent the signal: only the row has the answer."""
-    tool = {"name": "look_up", "description": "Looks up.", "input_schema": {"type": "object"}}
-    task_id = await stack.submit(calls(("look_up", {})), config={"external_tools": [tool]})
-    request_id = (await stack.seen(task_id, "input_required"))["request_id"]
-    answer = RequestAnswer(
-        tenant="default",
-        id=request_id,
-        session_id=task_id,
-        answer=json.dumps({"result": "the blue one"}),
-        by="somebody",
-        actor="somebody",
-        events=[],
-    )
-    assert await input_requests.answer(stack.pool, answer) is None
-    assert (await sweep_until(stack, task_id))["status"] == "completed"
-    assert "the blue one" in (await stack.result(task_id))["output"]
 
 
 @pytest.mark.proves("S0-B20")

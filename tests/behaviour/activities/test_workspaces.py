@@ -288,17 +288,6 @@ async def test_file_that_grows_over_the_cap_keeps_its_former_version(stack: Stac
     assert set(tree(await pair.there())) == {"grows", "part1", "part2", "part3"}
 
 
-async def test_lost_directory_does_not_delete_stored_files(stack: Stack, tmp_path: Path) -> None:
-    pair = Pair(stack, tmp_path)
-    here = await pair.here()
-    (here / "precious").write_text("kept")
-    await pair.keep()
-    shutil.rmtree(here)
-    await pair.keep()
-    assert (await pair.there() / "precious").read_text() == "kept"
-    assert (await pair.here() / "precious").read_text() == "kept"
-
-
 async def test_sparse_files_cost_neither_memory_nor_the_event_loop(stack: Stack, tmp_path: Path) -> None:
     pair = Pair(stack, tmp_path)
     here = await pair.here()
@@ -337,22 +326,6 @@ async def test_a_tenant_has_a_quota_of_all_its_workspaces(stack: Stack, tmp_path
     (here / "second").write_bytes(b"")  # the earlier version still counts: a rerun may need it
     assert await pair.keep() == {}
     assert await workspaces.bytes_of_tenant(stack.pool, pair.tenant) == 9_000
-
-
-async def test_two_workers_on_one_directory_share_an_index(stack: Stack, tmp_path: Path) -> None:
-    pair = Pair(stack, tmp_path)
-    other = Workspaces(stack.pool, tmp_path / "one")
-    here = await pair.here()
-    (here / "a").write_text("one")
-    await pair.keep()
-    assert await pair.ready(other) == here
-    (here / "a").write_text("two")
-    (here / "b").write_text("three")
-    await asyncio.gather(pair.keep(), other.keep(pair.tenant, pair.space))
-    (here / "a").unlink()
-    await other.keep(pair.tenant, pair.space)
-    await pair.keep()
-    assert {path: entry[2] for path, entry in tree(await pair.there()).items()} == {"b": b"three"}
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from settings import ROOT
-from store import files, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.behaviour.repositories.test_commands import errand
 from tests.behaviour.supervision.people import answer, answered, waiting
 from tests.faults.moments import hold_rows
 from tests.support.git_server import git
-from tests.support.stack import Stack, calls, eventually, of_type, steps
+from tests.support.stack import Stack, eventually, of_type, steps
 
 Call = tuple[str, dict[str, Any]]
 
@@ -110,20 +109,6 @@ async def test_people_choose_what_the_judge_cannot(stack: Stack, origin: Origin,
     assert await artifact(stack, task_id, "changes.patch") == (await stack.http.get(chosen["patch"]["url"])).content
 
 
-async def test_a_large_case_for_the_judge_compacts_nothing(stack: Stack, origin: Origin, committer: str) -> None:
-    """The session's own is short: it is not compacted, which would begin the attempts again."""
-    environment = await prepare(stack, origin)
-    config = {"environment": environment, "attempts": 2, "model": "small-1"}
-    work = steps(*differ(origin, "yes aaaa | head -c 15000 > new.txt", "yes bbbb | head -c 15000 > new.txt"))
-    task_id = await stack.submit(work, agent=committer, config=config)
-    [request] = await waiting(stack, task_id)
-    record = await answered(stack, task_id, request["details"]["options"][0])
-    compared = await attempts_of(stack, task_id)
-    assert record["status"] == "completed" and compared["chosen_by"] == "person"
-    assert record["usage"]["input_tokens"] > 0.8 * 8_000 and len(compared["items"]) == 2
-    assert not [node for node in await stack.nodes(task_id) if node["kind"] == "summary"]
-
-
 async def test_a_task_fails_if_no_attempt_completes(stack: Stack, origin: Origin) -> None:
     record = await stack.run(
         steps([("bash", {"command": "echo x > x.txt"})]),
@@ -168,46 +153,6 @@ async def test_the_judge_is_shown_the_beginning_of_large_patches(stack: Stack, o
     assert len(str(case)) < 100_000 and "more bytes]" in str(case)
 
 
-async def test_a_judge_that_fails_loses_no_attempt(stack: Stack, origin: Origin) -> None:
-    """Its request is refused because of what a patch says. One that changed nothing is not the smallest change."""
-    refuses = 'printf "\\133\\133%s:400 times=always\\135\\135" fault > new.txt'
-    record = await stack.run(
-        steps(*differ(origin, "true", refuses)), config={"environment": await prepare(stack, origin), "attempts": 2}
-    )
-    compared = await attempts_of(stack, record["task_id"])
-    assert (record["status"], compared["chosen_by"]) == ("completed", "size"), record
-    assert "fault:400" in (await artifact(stack, record["task_id"], "changes.patch")).decode()
-
-
-async def test_messages_during_the_attempts_are_read_after_the_choice(stack: Stack, origin: Origin) -> None:
-    """All that was said before the attempts began is their task; the rest comes after the choice, with its files."""
-    environment = await prepare(stack, origin, setup="sleep 3")
-    work = steps([("bash", {"command": "echo made > made.txt; sleep 4"})])
-    task_id = await stack.submit(work, config={"environment": environment, "attempts": 2})
-    await stack.seen(task_id, "progress")
-    answer = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "Mind the gap."})
-    assert answer.status_code == 202, answer.text
-
-    async def begun() -> bool:
-        return len((await attempts_of(stack, task_id))["items"]) == 2
-
-    await eventually(begun)
-    tried = [one["task_id"] for one in (await attempts_of(stack, task_id))["items"]]
-    for one in tried:
-        await stack.seen(one, "tool_called")
-    content = b"arrived\n"
-    [digest] = await files.put_blobs(stack.pool, "default", [content])
-    entry: workspaces.ManifestEntry = {"sha256": digest, "size": len(content), "mode": 0o644}
-    await workspaces.update(stack.pool, "default", task_id, lambda known: {**known, "note.txt": entry})
-    look = calls(("bash", {"command": "cat made.txt note.txt"}))
-    await stack.http.post(f"/tasks/{task_id}/steer", json={"message": look})
-    record = await stack.wait(task_id)
-    assert record["status"] == "completed", record
-    assert "made\narrived" in (await stack.result(task_id))["output"]
-    asked = [str(one["body"]) for one in await stack.asked(task_id)]
-    assert len([one for one in asked if "Mind the gap." in one]) == len(asked)
-
-
 async def test_a_kill_while_attempts_run_loses_and_doubles_none(stack: Stack, origin: Origin) -> None:
     task_id = await stack.submit(
         steps([("bash", {"command": "echo begun > begun.txt; sleep 4; date +%N >> begun.txt"})]),
@@ -244,18 +189,6 @@ async def test_a_task_that_cannot_have_attempts_is_refused(stack: Stack, origin:
         answer = await stack.http.post("/tasks", json=task)
         assert answer.status_code == 422, answer.text
         assert answer.json()["errors"][0]["pointer"] == "/config/attempts", answer.text
-
-
-async def test_a_budget_that_the_attempts_used_up_loses_none_of_them(stack: Stack, origin: Origin) -> None:
-    """Nothing is left for a judge, and nobody may be asked."""
-    steps_of_all = 5  # one starts them, and each takes two
-    record = await stack.run(
-        steps(*differ(origin, "seq 50 > n.txt", "seq 5 > n.txt")),
-        config={"environment": await prepare(stack, origin), "attempts": 2, "tree": {"max_steps": steps_of_all}},
-    )
-    compared = await attempts_of(stack, record["task_id"])
-    assert record["status"] == "completed" and compared["chosen_by"] == "size"
-    assert (await artifact(stack, record["task_id"], "changes.patch")).decode().count("\n+") == 6
 
 
 async def test_a_kill_between_the_choice_and_its_reply_makes_no_second_choice(stack: Stack, origin: Origin) -> None:

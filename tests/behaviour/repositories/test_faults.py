@@ -4,9 +4,7 @@ import asyncio
 import hashlib
 import random
 import re
-import shutil
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,6 @@ from activities.workspaces import Workspaces, lock_workspace
 from domain.environments import Checkout, Tree, TreeSource
 from domain.ids import new_id
 from domain.sealing import KeyRing
-from domain.sessions.session import SessionRef
 from store import environments, workspaces
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.support.git_server import git, make_repository
@@ -126,47 +123,6 @@ async def test_a_stalled_command_that_ends_after_its_step_was_closed_writes_noth
     assert not {"begun", "app.py", "late.txt"} & manifest.keys() and "new.txt" in manifest
 
 
-async def test_a_directory_is_not_abandoned_while_it_is_checked_or_its_changes_are_read(
-    stack: Stack, origin: Origin
-) -> None:
-    """A call that was closed, of another worker of the same directory, may end just then."""
-    slow = "git config filter.slow.clean 'touch .git/reading; sleep 2; cat'; echo 'app.py filter=slow' > .gitattributes"
-    task_id = await stack.submit(
-        calls(("bash", {"command": f"{slow}; echo more >> app.py"})),
-        config={"environment": await define(stack, origin.url)},
-        acceptance_criteria=[{"kind": "command", "run": "touch .git/checking; sleep 2; grep -q more app.py"}],
-    )
-
-    late = Workspaces(stack.pool, stack.settings.workspaces_dir)
-    for mark in (stack.workspace(task_id) / ".git" / name for name in ("checking", "reading")):
-        await eventually(partial(exists, mark), what=mark.name)
-        await late.abandon("default", task_id)
-        assert await exists(mark), mark.name  # neither a command nor git loses the files under its feet
-    task = await stack.wait(task_id)
-    assert (task["status"], task["reason"]) == ("completed", "goal_reached")
-    assert b"+more" in await artifact(stack, task_id, "changes.patch")
-
-
-async def test_a_tree_that_takes_longer_than_a_call_is_built_once(stack: Stack, tmp_path: Path) -> None:
-    """A call that must have it on another worker may have seconds; its retries would begin again each time."""
-    built = []
-
-    async def build(tenant: str, session_id: str, tree: Tree, folder: Path) -> None:
-        built.append(tree.checkouts[0].commit)
-        await asyncio.sleep(1.0)
-        (folder / "app.py").write_text("whole\n")
-
-    space, one = new_id(), Checkout(url="https://git.example.org/a", commit="0" * 40, branch="errand/x")
-    tree = Tree(checkouts=[one])
-    await environments.set_tree(stack.pool, "default", space, tree)
-    spaces = Workspaces(stack.pool, tmp_path, build_tree=build)
-    for _ in range(2):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(spaces.ready("default", space, 0), 0.3)
-    folder = await spaces.ready("default", space, 0)
-    assert (folder / "app.py").read_text() == "whole\n" and len(built) == 1
-
-
 async def test_two_tasks_in_one_repository_see_nothing_of_each_other(stack: Stack, origin: Origin) -> None:
     environment = await define(stack, origin.url, setup="echo prepared > ignored.txt")
     config = {"environment": environment}
@@ -257,36 +213,6 @@ async def choose_commit(mirrors: Mirrors, source: TreeSource) -> Tree:
     return Tree(checkouts=[Checkout(**source.model_dump(), commit=commit, branch="errand/x")])
 
 
-async def test_a_repository_may_be_larger_than_a_file_of_a_command(
-    stack: Stack, origin: Origin, tmp_path: Path
-) -> None:
-    (origin.folder / "large.bin").write_bytes(random.randbytes(300_000))
-    git(origin.folder, "add", "-A")
-    git(origin.folder, "commit", "-qm", "Large")
-    mirrors = await make_mirrors(stack, tmp_path, SandboxLimits(file_bytes=200_000))
-    tree = await choose_commit(mirrors, TreeSource(url=origin.url))
-    (tmp_path / "tree").mkdir()
-    await mirrors.build("default", "", tree, tmp_path / "tree")
-    assert (tmp_path / "tree/large.bin").stat().st_size == 300_000
-
-
-async def test_a_fetch_that_was_killed_before_it_was_complete_is_repeated(
-    stack: Stack, origin: Origin, tmp_path: Path
-) -> None:
-    """The commit is there, but not yet what a checkout of it needs."""
-    mirrors = await make_mirrors(stack, tmp_path)
-    git(origin.folder, "config", "uploadpack.allowFilter", "true")
-    tree = await choose_commit(mirrors, TreeSource(url=origin.url, filter="blob:none"))
-    [mirror] = await asyncio.to_thread(lambda: list((tmp_path / "mirrors").glob("*/*/mirror")))
-    (mirror / "refs/errand" / tree.checkouts[0].commit).unlink()
-    packs = sorted((mirror / "objects/pack").glob("*"), key=lambda file: file.stat().st_mtime)
-    for later in [file for file in packs if file.stem != packs[0].stem]:
-        later.unlink()
-    (tmp_path / "tree").mkdir()
-    await mirrors.build("default", "", tree, tmp_path / "tree")
-    assert (tmp_path / "tree/app.py").read_text() == "print('one')\n"
-
-
 @pytest.mark.parametrize(
     ("limits", "why"), [(SandboxLimits(files=2_000), "files"), (SandboxLimits(disk_bytes=4_000_000), "grew beyond")]
 )
@@ -338,14 +264,3 @@ async def test_mirrors_are_bounded_by_their_bytes(stack: Stack, origin: Origin, 
         assert [one.exists() for one in (first, second, third, fourth)] == [False, False, True, True]
         patch.setattr(trees, "MIRROR_BYTES", 1_000)
         assert (await fetch("third")).exists() and not fourth.exists()
-
-
-async def test_a_push_from_a_worker_whose_mirror_was_evicted(stack: Stack, origin: Origin, tmp_path: Path) -> None:
-    mirrors = await make_mirrors(stack, tmp_path)
-    ref = SessionRef(tenant="default", session_id="", conversation_id="")
-    tree, folder = await choose_commit(mirrors, TreeSource(url=origin.url)), tmp_path / "tree"
-    folder.mkdir()
-    await mirrors.build("default", "", tree, folder)
-    git(folder, "-c", "safe.directory=*", "commit", "-q", "--allow-empty", "-m", "Mine")
-    await asyncio.to_thread(shutil.rmtree, tmp_path / "mirrors")
-    assert await mirrors.push(ref, tree.checkouts[0], folder, 1_000_000) == git(origin.folder, "rev-parse", "errand/x")

@@ -8,7 +8,6 @@ import pytest
 
 from domain.ids import new_id
 from tests.behaviour.repositories.conftest import Origin, artifact, store_credential
-from tests.behaviour.repositories.test_commands import errand
 from tests.support.git_server import git, make_repository
 from tests.support.stack import Stack, eventually, of_type, steps
 
@@ -125,55 +124,17 @@ async def test_a_repository_that_nothing_names_is_refused(stack: Stack, origin: 
         ({"environment": environment, "ref": "main"}, "/config/ref"),
         ({"environment": environment, "refs": {"wep": "main"}}, "/config/refs/wep"),
         ({"environment": environment, "repositories": {"web": uploaded}}, "/config/repositories"),
-        ({"repositories": {"web": uploaded, "parts": new_id()}}, "/config/repositories/parts"),
-        ({"repository": uploaded, "refs": {"web": "main"}}, "/config/refs/web"),
         ({"refs": {"web": "main"}}, "/config/refs/web"),
     ):
         answer = await stack.http.post("/tasks", json={"agent": "tester", "input": "x", "config": config})
         assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == pointer, answer.text
     for body, pointer in (
         ({"git": source, "repositories": {"web": source}}, ""),
-        ({}, ""),
         ({"repositories": {"../web": source}}, "/repositories"),
         ({"repositories": {".git": source}}, "/repositories/.git"),
-        ({"git": {"url": "https://git.example.org:99999/x"}}, "/git/url"),
         ({"git": {"url": "https:///x"}}, "/git/url"),
         ({"repositories": {f"r{one}": source for one in range(9)}}, "/repositories"),
         ({"repositories": {"web": source}, "setup_inputs": ["web/lib", "lib"]}, ""),
     ):
         answer = await stack.http.put(f"/environments/e-{new_id()}", json=body)
         assert answer.status_code == 422 and answer.json()["errors"][0]["pointer"] == pointer, answer.text
-
-
-async def test_checkouts_are_sent_together_and_their_changes_applied(stack: Stack, tmp_path: Path) -> None:
-    for name in ("web", "parts"):
-        make_repository(tmp_path / "here" / name, {"app.txt": f"{name}\n", "lib/x.txt": "x\n"})
-    work = steps([("bash", {"command": "echo more >> web/app.txt; echo more >> parts/app.txt"})])
-    here = tmp_path / "here"
-    code, said = await errand(
-        stack, tmp_path, "run", "tester", work, "--repo", str(here / "web/lib"), "--repo", str(here / "parts")
-    )
-    ready = [line.split()[-1] for line in said.splitlines() if "repository ready: " in line]
-    assert code == 0 and sorted(ready) == ["parts", "web"], said
-    code, said = await errand(stack, tmp_path, "diff", "last")
-    assert code == 0 and "b/web/app.txt" in said and "b/parts/app.txt" in said
-    code, said = await errand(stack, tmp_path, "apply", "last", str(here / "parts"), "--repository", "parts")
-    assert code == 0 and (here / "parts/app.txt").read_text() == "parts\nmore\n", said
-    assert (here / "web/app.txt").read_text() == "web\n"
-    git(here / "parts", "checkout", "-q", ".")
-    git(tmp_path, "init", "-q")  # as some people have it in their home
-    assert (await errand(stack, tmp_path, "apply", "last", str(here)))[0] == 0
-    assert (here / "web/app.txt").read_text() == "web\nmore\n" and (here / "parts/app.txt").read_text().endswith(
-        "more\n"
-    )
-
-
-async def test_an_environment_with_several_repositories_is_set_and_shown(stack: Stack, tmp_path: Path) -> None:
-    name, url = f"e-{new_id()}", "https://git.example.org"
-    given = [f"web={url}/web.git", f"parts={url}/parts.git", "--ref", "main"]
-    code, said = await errand(stack, tmp_path, "environments", "set", name, *given)
-    assert code == 0 and f"{url}/web.git" in said and "repository parts" in said, said
-    code, said = await errand(stack, tmp_path, "environments", "set", name, f"{url}/web.git", f"{url}/parts.git")
-    assert code == 2 and "FOLDER=URL" in said
-    code, said = await errand(stack, tmp_path, "run", "tester", "x", "--environment", name, "--ref", "main")
-    assert code == 5 and "refs" in said, (code, said)

@@ -6,7 +6,7 @@ from agents.loader import one_text
 from domain.ids import new_id
 from tests.support.git_server import git, make_repository
 from tests.support.launch import TESTER
-from tests.support.stack import Stack, calls, steps
+from tests.support.stack import Stack, steps
 
 REVIEW = "---\nname: review\ndescription: How changes are reviewed.\n---\n\nRead every line twice.\n"
 FILES = {"AGENTS.md": "Build with `make all`.\n", ".agents/skills/review/SKILL.md": REVIEW, "app.py": "one\n"}
@@ -59,17 +59,6 @@ async def test_a_task_in_a_repository_knows_its_instructions_and_loads_skills(st
     [patch] = [one for one in (await stack.result(record["task_id"]))["artifacts"] if one["name"] == "changes.patch"]
     changed = (await stack.http.get(patch["url"])).text
     assert "+two" in changed and ".skills" not in changed and ".outputs" not in changed
-
-
-async def test_a_task_without_a_tree_is_shown_nothing_and_loads_what_was_uploaded(stack: Stack, tmp_path: Path) -> None:
-    agent = await define(stack, tmp_path)
-    files = [
-        (await stack.http.post("/files", params={"name": name}, content=text)).json()["file_id"]
-        for name, text in FILES.items()
-    ]
-    record = await stack.run(calls(("load_skill", {"name": "review"})), agent, context={"files": files})
-    assert "Read every line twice." in (await stack.result(record["task_id"]))["output"]
-    assert "<workspace>" not in str(await stack.asked(record["task_id"]))
 
 
 async def test_an_agent_that_cannot_load_skills_is_refused_its_own(stack: Stack) -> None:

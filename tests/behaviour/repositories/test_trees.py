@@ -5,9 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
-from activities.trees import _GIT as GIT
 from domain.ids import new_id
 from tests.behaviour.repositories.conftest import Origin, artifact, define
 from tests.support.git_server import git
@@ -170,36 +167,3 @@ async def test_contents_that_are_not_checked_out_are_not_fetched(stack: Stack, o
     (tmp_path / "c.bundle").write_bytes(await artifact(stack, task_id, "commits.bundle"))
     git(origin.folder, "fetch", "-q", str(tmp_path / "c.bundle"), "HEAD")
     assert git(origin.folder, "show", "FETCH_HEAD:lib/deep.txt") == "deeper\nmore"
-
-
-async def test_a_patch_applies_whatever_the_repository_says_of_differences(
-    stack: Stack, origin: Origin, tmp_path: Path
-) -> None:
-    """Its configuration and attributes change how `git diff` prints, for people."""
-    settings = ("diff.noprefix true", "diff.external false", "diff.x.textconv 'tr a-z A-Z <'", "color.ui always")
-    configure = "; ".join(f"git config {one}" for one in settings)
-    change = "echo '* diff=x' > .git/info/attributes; echo more >> app.py; printf 'a\\0b' > some.bin; git rm -q old.txt"
-    record = await stack.run(
-        calls(("bash", {"command": f"{configure}; {change}"})), config={"environment": await define(stack, origin.url)}
-    )
-    copy = tmp_path / "copy"
-    git(tmp_path, "clone", "-q", str(origin.folder), str(copy))
-    (tmp_path / "changes.patch").write_bytes(await artifact(stack, record["task_id"], "changes.patch"))
-    git(copy, "apply", str(tmp_path / "changes.patch"))
-    assert (copy / "app.py").read_text().endswith("more\n") and not (copy / "old.txt").exists()
-    assert (copy / "some.bin").read_bytes() == b"a\0b"
-
-
-@pytest.mark.parametrize(("version", "usable"), [("2.38.5", False), ("1.9.1", False), ("2.39.0", True), ("2.51", True)])
-async def test_a_git_that_is_too_old_is_refused(tmp_path: Path, version: str, usable: bool) -> None:
-    (tmp_path / "git").write_text(f"#!/bin/sh\necho git version {version}\n")
-    (tmp_path / "git").chmod(0o755)
-    for folder, works, said in (
-        (tmp_path, usable, "2.39 or newer"),
-        (tmp_path / "none", False, "no git program"),
-    ):
-        script = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", GIT), env={"PATH": str(folder)}, stdout=asyncio.subprocess.PIPE
-        )
-        output, _ = await script.communicate()
-        assert (script.returncode == 0, said in output.decode()) == (works, not works)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import shutil
 import time
 from pathlib import Path
 
@@ -196,58 +195,6 @@ async def test_very_many_empty_files_in_memory_are_stopped(workspace: Path, plac
     for back_end in bubblewrap.candidates():
         result = await run(back_end, workspace, "python3 many.py", limits=SandboxLimits(files=2_000))
         assert result.stopped == f"it made more than 2,000 files in /{place}", result
-
-
-SLOW_MOUNT = """#!/usr/bin/python3
-# Runs the program beside it, whose first mount is held up for half a second by a system call filter.
-import ctypes, fcntl, itertools, os, platform, socket, struct, sys, time
-number = {"x86_64": 165, "aarch64": 40}[platform.machine()]
-ours, theirs = socket.socketpair()
-if os.fork() == 0:
-    calls = socket.recv_fds(ours, 1, 1)[1][0]
-    os.dup2(calls, 0)
-    os.closerange(1, 1000)  # the worker waits for the end of these
-    for pause in itertools.chain([0.5], itertools.repeat(0)):
-        call = bytearray(80)
-        fcntl.ioctl(0, 0xC0502100, call)  # SECCOMP_IOCTL_NOTIF_RECV; an error ends this once bwrap has ended
-        time.sleep(pause)
-        fcntl.ioctl(0, 0xC0182101, call[:8] + struct.pack("<qiI", 0, 0, 1))  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
-libc = ctypes.CDLL(None)
-libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
-steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x7FC00000), (0x06, 0, 0, 0x7FFF0000)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
-program = struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(code))
-calls = libc.syscall({"x86_64": 317, "aarch64": 277}[platform.machine()], 1, 8, program)  # SECCOMP_SET_MODE_FILTER
-socket.send_fds(theirs, [b"."], [calls])
-for fd in (calls, ours.fileno(), theirs.fileno()):
-    os.close(fd)
-os.execv(sys.argv[0] + ".real", sys.argv)
-"""
-
-
-@pytest.fixture
-def slow_sandbox(workspace: Path) -> Sandbox:
-    """bwrap as it is on a busy machine: the sandbox's init runs well before its mounts are there."""
-    bundled = bubblewrap.candidates()[-1].program.parent.parent
-    home = workspace.parent / bundled.name
-    shutil.copytree(bundled, home)
-    shutil.copytree(f"{bundled}.libs", f"{home}.libs")
-    program = home / "_bin" / "bwrap"
-    program.rename(home / "_bin" / "bwrap.real")
-    program.write_text(SLOW_MOUNT)
-    program.chmod(0o755)
-    return bubblewrap.Bubblewrap(program)
-
-
-async def test_files_of_the_host_are_not_counted_while_the_sandbox_is_mounted(
-    slow_sandbox: Sandbox, workspace: Path
-) -> None:
-    """The host has many more files than these, both in a worker's own /tmp and in the one that a root worker stages."""
-    limits = SandboxLimits(files=2)
-    result = await run(slow_sandbox, workspace, "echo hello", limits=limits)
-    assert (result.exit_code, result.output, result.stopped) == (0, "hello\n", "")
-    result = await run(slow_sandbox, workspace, "touch /tmp/1 /tmp/2 /tmp/3; sleep 9", limits=limits)
-    assert result.stopped == "it made more than 2 files in /tmp"
 
 
 async def test_memory_of_one_process_is_limited(sandbox: Sandbox, workspace: Path) -> None:
