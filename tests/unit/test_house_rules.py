@@ -6,7 +6,7 @@ They are in one file so that one process reads and parses the repository once.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,118 +71,34 @@ def test_rules_cover_every_folder_with_code() -> None:
     assert len(seen) == len(set(seen)) > 50
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("domain/rules.py", "from store import events"),
-        ("domain/rules.py", "from . import other"),
-        ("store/events.py", "import workflows.client"),
-        ("workflows/session/workflow.py", "import activities.run_tool"),
-        ("activities/sessions/sweep.py", "from workflows.session import Session"),
-        ("activities/tools/builtin/bash.py", "from settings import Settings"),
-        ("api/app.py", "from activities import call_model"),
-        ("cli/commands/run.py", "from workflows.steps import ALL"),
-        ("offline/server.py", "import settings"),
-        ("settings.py", "from domain.ids import new_id"),
-        ("worker.py", "from deploy import local"),
-    ],
-)
-def test_forbidden_import_is_noticed_even_inside_a_function(tmp_path: Path, path: str, line: str) -> None:
-    for text in (line, f"def late() -> None:\n    {line}\n", f"if TYPE_CHECKING:\n    {line}\n"):
-        assert len(wrong_imports(write(tmp_path, path, text))) == 1
+BROKEN: list[tuple[Callable[[Path], list[str]], str, str]] = [
+    (wrong_imports, "domain/rules.py", "from store import events"),
+    (wrong_imports, "domain/rules.py", "from . import other"),
+    (wrong_imports, "activities/sessions/sweep.py", "def late() -> None:\n    from workflows.session import Session"),
+    (wrong_imports, "worker.py", "if TYPE_CHECKING:\n    from deploy import local"),
+    (environment_readers, "api/app.py", "import os\ndict(os.environ)"),
+    (environment_readers, "deploy/child.py", "from os import putenv, environ"),
+    (sql_outside_store, "api/app.py", "Q = f'insert into events values (1)'"),
+    (sql_outside_store, "api/app.py", "Q = 'WITH gone AS (DELETE FROM files RETURNING 1) SELECT 1'"),
+    (private_names, "api/app.py", "import temporalio.bridge.worker"),
+    (private_names, "api/app.py", "import httpx2\nhttpx2._models"),
+    (private_names, "api/app.py", "from temporalio.worker import Worker\nWorker.run = None"),
+    (sdk_imports, "activities/sessions/acceptance.py", "from anthropic import AsyncAnthropic"),
+]
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("domain/rules.py", "import json\nfrom domain import ids"),
-        ("store/migrate.py", "from settings import Settings"),
-        ("activities/sessions/sweep.py", "from workflows.client import WorkflowClient\nfrom workflows import client"),
-        ("cli/commands/stack.py", "from deploy import local\nfrom errand import Errand"),
-        ("api/app.py", "from errand import models"),
-        ("worker.py", "from workflows.session import Session\nfrom activities import run_tool"),
-    ],
-)
-def test_allowed_import_passes(tmp_path: Path, path: str, line: str) -> None:
-    assert wrong_imports(write(tmp_path, path, line)) == []
+@pytest.mark.parametrize(("rule", "path", "text"), BROKEN)
+def test_break_of_a_rule_is_noticed(tmp_path: Path, rule: Callable[[Path], list[str]], path: str, text: str) -> None:
+    assert len(rule(write(tmp_path, path, text))) == 1
 
 
-@pytest.mark.parametrize(
-    "line", ["os.environ['A']", "os.getenv('A')", "dict(os.environ)", "from os import environ", "os.putenv('A', 'b')"]
-)
-def test_reading_the_environment_is_noticed(tmp_path: Path, line: str) -> None:
-    assert len(environment_readers(write(tmp_path, "api/app.py", f"import os\n{line}\n"))) == 1
-
-
-def test_settings_may_read_the_environment_and_the_stack_may_pass_it_on(tmp_path: Path) -> None:
-    write(tmp_path, "settings.py", "import os\nos.environ\n")
-    write(tmp_path, "deploy/child.py", "import os\nos.putenv('A', 'b')\n")
-    assert environment_readers(tmp_path) == []
-    assert len(environment_readers(write(tmp_path, "deploy/child.py", "import os\nos.environ\n"))) == 1
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "select pg_notify('a', 'b')",
-        "\n  insert into events values (1)",
-        "WITH gone AS (DELETE FROM files RETURNING 1) SELECT 1",
-        "CREATE TABLE t (a int)",
-    ],
-)
-def test_sql_is_noticed_outside_the_store_only(tmp_path: Path, sql: str) -> None:
-    assert sql_outside_store(write(tmp_path, "store/events.py", f"Q = {sql!r}\n")) == []
-    assert len(sql_outside_store(write(tmp_path, "api/app.py", f"Q = {sql!r}\n"))) == 1
-    assert len(sql_outside_store(write(tmp_path, "api/app.py", f"x = 1\nQ = f{sql!r}\n"))) == 1
-
-
-def test_plain_sentences_are_not_sql(tmp_path: Path) -> None:
-    sentences = ["Select a file.", "Update the plan and set a step to done.", "Create a file", "Listen for events."]
-    assert sql_outside_store(write(tmp_path, "api/app.py", f"TEXTS = {sentences!r}\n")) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from temporalio.bridge import worker",
-        "from anthropic._client import AsyncAnthropic",
-        "from httpx2 import _models",
-        "import temporalio.bridge.worker",
-        "import httpx2\nhttpx2._models",
-        "from temporalio import workflow as w\nw._Definition",
-        "import temporalio.worker\ntemporalio.worker.decode = None",
-        "from temporalio.worker import Worker\nWorker.run = None",
-    ],
-)
-def test_private_name_of_a_library_is_noticed(tmp_path: Path, line: str) -> None:
-    assert len(private_names(write(tmp_path, "api/app.py", f"{line}\n"))) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "line", "count"),
-    [
-        ("cli/commands/tasks.py", "class TaskInfo(BaseModel): ...", 1),
-        ("api/routes/tasks.py", "class Task(BaseModel): ...", 1),
-        ("api/routes/tasks.py", "class TaskQuery(BaseModel): ...", 0),
-    ],
-)
-def test_second_model_of_a_response_is_noticed(tmp_path: Path, path: str, line: str, count: int) -> None:
+def test_second_model_of_a_response_is_noticed(tmp_path: Path) -> None:
     write(tmp_path, "client/errand/models.py", "class Task(Model): ...\n")
-    assert len(second_models(write(tmp_path, path, f"{line}\n"))) == count
-
-
-def test_own_private_names_and_own_attributes_pass(tmp_path: Path) -> None:
-    own = "from domain.x import _y\nfrom __future__ import annotations\nclass A:\n    _b = 1\nA._b\nA.c = 2\n"
-    assert private_names(write(tmp_path, "api/app.py", own)) == []
+    assert len(second_models(write(tmp_path, "api/routes/tasks.py", "class Task(BaseModel): ...\n"))) == 1
 
 
 def test_few_modules_import_the_sdk_of_the_vendor() -> None:
     assert sdk_imports(ROOT) == []
-
-
-@pytest.mark.parametrize("line", ["import anthropic", "from anthropic import AsyncAnthropic", "import anthropic.types"])
-def test_imports_of_the_sdk_elsewhere_are_found(tmp_path: Path, line: str) -> None:
-    assert len(sdk_imports(write(tmp_path, "activities/sessions/acceptance.py", line))) == 1
 
 
 # repeated names
@@ -195,12 +111,6 @@ def test_no_class_name_exists_twice() -> None:
     tools = repeated.pop(EVERY_TOOL_HAS_ONE)
     assert all(path.startswith("activities/tools/builtin/") for path in tools)
     assert repeated == {}
-
-
-def test_repeated_class_names_are_found(tmp_path: Path) -> None:
-    write(tmp_path, "api/app.py", "class Same: pass")
-    write(tmp_path, "cli/main.py", "class Same: pass\nclass Other: pass")
-    assert repeated_classes(tmp_path) == {"Same": ["api/app.py", "cli/main.py"]}
 
 
 # names of tools: only a tool's own module contains its name; other code uses the tool's traits
@@ -257,14 +167,11 @@ def test_every_decision_cites_items_that_are_proved() -> None:
 
 
 MISPLACED = """
-@pytest.mark.proves("S0-01")
+@pytest.mark.proves("D2")
 def helper(): pass
 class Helper:
-    @proves("S0-01")
+    @proves("D2")
     def method(self): pass
-def test_outer():
-    @pytest.mark.proves("S0-01")
-    def test_nested(): pass
 @pytest.mark.proves("D1")
 def test_it(): pass
 """
@@ -272,12 +179,6 @@ def test_it(): pass
 
 def test_a_proof_that_is_no_test_is_refused(tmp_path: Path) -> None:
     assert hidden_claims(ROOT / "tests") == []
-    write(tmp_path, "helpers.py", "@pytest.mark.proves('D2')\ndef test_imported(): pass\n")
     write(tmp_path, "test_x.py", MISPLACED)
-    assert {one.partition("::")[2] for one in hidden_claims(tmp_path)} == {
-        "helper",
-        "method",
-        "test_nested",
-        "test_imported",
-    }
+    assert {one.partition("::")[2] for one in hidden_claims(tmp_path)} == {"helper", "method"}
     assert claimed(tmp_path) == {"D1"}

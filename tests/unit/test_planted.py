@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from settings import ROOT
-from tests.planted.__main__ import BUGS, TOPICS, chosen_by
+from tests.planted.__main__ import BUGS
 from tests.planted.bug import Bug
 
 
@@ -26,9 +26,3 @@ def test_every_planted_bug_is_different() -> None:
     assert len(BUGS) >= 30
     assert not [name for name, count in Counter(bug.name for bug in BUGS).items() if count > 1]
     assert len({(bug.file, bug.old, bug.new) for bug in BUGS}) == len(BUGS)
-
-
-def test_topics_and_texts_choose_bugs() -> None:
-    assert chosen_by(()) == BUGS and chosen_by(("graphs",)) == TOPICS["graphs"]
-    [one] = chosen_by(("a success beats a failure",))
-    assert one in TOPICS["graphs"] and one in chosen_by(("security", one.name)) and chosen_by(("no such bug",)) == []

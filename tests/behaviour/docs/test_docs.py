@@ -246,17 +246,3 @@ async def test_sample_hooks_load_and_work(tmp_path: Path, monkeypatch: pytest.Mo
         reply = await hooks["no_weekend_deploys"].run(BeforeTool.model_validate({**about, "tool": tool}), state)
         assert bool(reply and reply.refusal) == refused
     assert set(hooks) == {"no_weekend_deploys", "report"}
-
-
-def test_wrong_sample_is_noticed() -> None:
-    real = {"status": 422, "errors": [{"pointer": "/agent"}], "note": None}
-    assert list(differences({"status": 1, "errors": [{"pointer": ""}]}, real)) == []
-    lies: tuple[dict[str, Any], ...] = (
-        {"state": 1},
-        {"status": "422"},
-        {"errors": [{"path": ""}]},
-        {"note": "x"},
-        {"errors": {}},
-    )
-    for lie in lies:
-        assert len(list(differences(lie, real))) == 1

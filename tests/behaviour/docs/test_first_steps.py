@@ -114,11 +114,3 @@ async def test_up_reports_problems_and_still_starts() -> None:
             await shown(r"stopping; no task is running")
         code, output = await typed("./errand status", env)
         assert code == 6 and "no stack is running" in output
-
-
-async def test_test_script_runs_pytest_and_ci_calls_both_scripts() -> None:
-    code, output = await typed("scripts/test --version", environment(ROOT / "build"))
-    assert code == 0 and re.search(r"^pytest \d", output, re.MULTILINE)
-    called = [line.partition(" || ")[0] for line in (ROOT / ".ci" / "run").read_text().splitlines()]
-    assert {"scripts/check", 'scripts/test "$@"'} <= set(called)
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -17,17 +17,6 @@ from offline.scripts import SCRIPTS
 from settings import ROOT
 from tests.support import layering
 
-PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "tutorial.md")  # all of it is one
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_page_opens_with_what_it_is_for_and_an_example_that_runs(page: str) -> None:
-    opening = (ROOT / "docs" / page).read_text().split("\n## ")[0]
-    purpose, *blocks = re.split(r"^```", opening.split("\n", 1)[1], flags=re.MULTILINE)
-    assert len(purpose.split()) > 8, "what it is for"
-    assert [block for block in blocks if re.match(r"sh\n|sh norun=tests/|python file=", block)], "an example"
-
-
 PACKAGES = [folder / "__init__.py" for folder in map(ROOT.joinpath, layering.PACKAGES)]
 PACKAGES = [file for top in PACKAGES for file in sorted(top.parent.rglob("__init__.py"))]
 
