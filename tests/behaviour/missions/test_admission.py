@@ -1,6 +1,5 @@
 """A mission that may not run now is not woken by anything, and turns of callers in its conversation are runs of it."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ import pytest_asyncio
 
 from domain.conversations.requests import InboxKind, Steer
 from domain.ids import new_id
-from domain.missions import Hold
 from domain.sessions.writes import ThreadMessage
-from store import conversations, missions
+from store import conversations
 from tests.behaviour.conversations.talk import ALLOWED, Gate, agent, async_task, chain, say
 from tests.behaviour.missions.test_missions import create, finished, show
 from tests.behaviour.schedules.clock import create as schedule
@@ -109,37 +107,6 @@ async def test_nothing_wakes_a_mission_with_a_spent_budget_and_its_next_run_read
     assert sent == "I am back" and (await show(agents, made))["today"]["runs"] == 1
 
 
-async def test_reports_of_its_own_background_agents_do_not_wake_a_mission_that_may_not_run(agents: Stack) -> None:
-    """Otherwise an agent that starts one after each report would run on, beyond the budget and during a pause."""
-    gate = Gate()
-    sent = [("send_agent_message", {"message": "The part is done."})]
-    working = f"{chain([gate.call], sent)} [[fault:400 at=3 times=always]]"  # it reports, and then fails
-    script = chain([("start_background_agent", {"prompt": working})], last="Off.")
-    made = await create(agents, task={"agent": "mate", "input": script}, per_day={"runs": 1})
-    own = made["conversation_id"]
-    first = await finished(agents, made)
-    gate.open()
-    held = "SELECT id FROM inbox WHERE conversation_id = $1 AND thread_id = $1 AND NOT wake AND taken_by IS NULL"
-
-    async def waits() -> list[str]:
-        found = [row["id"] for row in await agents.pool.fetch(held, own)]
-        return found if len(found) == 2 else []
-
-    reports = await eventually(waits)
-    assert await sessions_of(agents, own) == [first["task_id"]]
-    assert (await show(agents, made))["today"]["runs"] == 1
-    yesterday = "UPDATE sessions SET created_at = created_at - interval '1 day' WHERE conversation_id = $1"
-    await agents.pool.execute(yesterday, own)
-    late = await turn(agents, own, say("Read."))
-    assert late.status_code == 202, late.text
-    second = late.json()["session_id"]
-    await agents.wait(second)
-    read = str(await agents.nodes(second))
-    assert "The part is done." in read and "Async subagent" in read
-    delivered = "SELECT delivered_to FROM mailbox WHERE message_id = ANY ($1::text[])"
-    assert [row["delivered_to"] for row in await agents.pool.fetch(delivered, reports)] == [second]
-
-
 @pytest.mark.proves("S2-19")
 async def test_background_agents_are_listed_running_queued_and_idle_and_wait_while_their_mission_is_paused(
     agents: Stack,
@@ -185,24 +152,6 @@ async def test_background_agents_are_listed_running_queued_and_idle_and_wait_whi
         "SELECT output FROM sessions WHERE thread_id = $1 ORDER BY created_at", idle["thread_id"]
     )
     assert [row["output"] for row in rows][:2] == ["Begun.", "It was read."]
-
-
-async def test_message_to_a_subagent_is_not_held_back_by_a_pause_that_ends_at_that_moment(agents: Stack) -> None:
-    """Otherwise nothing would wake the subagent afterwards."""
-    made = await create(agents, task={"agent": "mate", "input": say("Off.")})
-    await finished(agents, made)
-    await agents.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})
-    own, thread = made["conversation_id"], new_id()
-    message = ThreadMessage(id=new_id(), conversation_id=own, thread_id=thread, text="go on", author=new_id())
-    await conversations.add_message(agents.pool, "default", message)
-    async with agents.pool.acquire() as connection, connection.transaction():
-        resumed = "UPDATE schedules SET paused = false WHERE id = $1"  # not committed yet
-        await connection.execute(resumed, made["id"])
-        admitting = asyncio.create_task(missions.admit_wake(agents.pool, "default", own, [message.id], new_run=False))
-        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FROM schedules%'"
-        await eventually(lambda: agents.pool.fetchval(waits), what="the wake waits for the mission's row")
-    assert not isinstance(await admitting, Hold)
-    assert await agents.pool.fetchval("SELECT wake FROM inbox WHERE id = $1", message.id)
 
 
 async def test_turns_of_callers_and_other_schedules_in_a_mission_are_runs_of_it(stack: Stack) -> None:

@@ -8,9 +8,7 @@ import httpx2
 import pytest
 
 from domain.notifications import FEED
-from store.keys import Right
 from tests.behaviour.notifications.subscribers import Subscribers
-from tests.behaviour.supervision.people import bearer
 from tests.support.stack import Stack, eventually
 
 WAITS = 20
@@ -80,22 +78,6 @@ async def test_two_readers_that_reconnect_see_the_same_feed(subscribers: Subscri
     two = ["session_started", "session_completed"] * 2
     assert [one["type"] for one in whole] == [*two, "conversation_updated", *two]
     assert whole[4]["changed"] == ["metadata", "title"]
-
-
-async def test_feed_can_be_limited_to_own_tasks(subscribers: Subscribers) -> None:
-    stack = subscribers.stack
-    start = (await page(stack))["next_after"]
-    key = await bearer(stack, Right.SUBMIT, Right.READ)
-    await stack.run("[[script:say text=x]]")
-    said = await stack.http.post("/tasks", json={"agent": "tester", "input": "[[script:say text=x]]"}, headers=key)
-    task_id = said.json()["task_id"]
-    await stack.wait(task_id)
-    answer = await stack.http.get(
-        "/notifications",
-        params={"after": str(start), "mine": "true"},
-        headers={"Accept": "application/json", **key},
-    )
-    assert [one["session_id"] for one in answer.json()["items"]] == [task_id, task_id]
 
 
 async def test_feed_says_which_notices_are_no_longer_kept(subscribers: Subscribers) -> None:

@@ -2,24 +2,10 @@
 
 import pytest
 
-from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, say, steer
+from tests.behaviour.conversations.talk import AGENTS, Gate, Talk, async_task, chain, steer
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.support.stack import eventually
-
-
-async def test_fired_continuation_notifies_the_subscriptions_of_its_task(
-    subscribers: Subscribers, receiver: Receiver
-) -> None:
-    for definition in AGENTS:
-        assert (await subscribers.stack.http.put(f"/agents/{definition['name']}", json=definition)).is_success
-    made = await subscribers.subscribe(f"{receiver.url}/fired", every_task=False)
-    begins = chain([async_task(say("A part."))], last="Off.")
-    talk = await Talk.done(subscribers.stack, begins, config={"notify": [made["name"]]})
-    await talk.posted(1)
-    fired = await talk.fire()
-    first, second = await receiver.got("/fired", 2)
-    assert [one.json["data"]["task_id"] for one in (first, second)] == [talk.id, fired.id]
 
 
 @pytest.mark.proves("F-13")

@@ -1,11 +1,15 @@
 """Webhooks: signed, only for subscribed events, retried for days, given up in the end, and resent on request."""
 
 import asyncio
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from domain.events import BudgetLow, EventRow
+from domain.sessions.session import Scope, SessionRef
+from store.events import append
 from tests.behaviour.notifications.receivers import Receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.supervision.people import answer, answered, ask, waiting
@@ -151,22 +155,24 @@ async def test_delivery_given_up_after_days_switches_its_subscription_off(
     assert len({request.headers["webhook-id"] for request in receiver.at("/dead")}) == 1
 
 
-async def test_receiver_can_delay_a_retry_and_a_person_can_send_it_now(
-    subscribers: Subscribers, receiver: Receiver
-) -> None:
-    receiver.answers["/busy"] = [f"{DOWN}\r\nRetry-After: 7000", "204 No Content"]
-    made = await subscribers.subscribe(f"{receiver.url}/busy")
-    await subscribers.stack.run("[[script:say text=x]]")
-    pending = await subscribers.delivery(made, attempts=1)
-    await subscribers.pass_time(subscribers.workflow(pending), seconds=6_000)
-    assert len(receiver.at("/busy")) == 1
-    assert (await subscribers.stack.http.post(f"/deliveries/{pending['id']}/resend")).status_code == 202
-    await subscribers.delivery(made, status="delivered", attempts=2)
-    assert (
-        await subscribers.stack.http.post(f"/deliveries/{pending['id']}/resend")
-    ).status_code == 202  # delivered ones can be resent too
-    await subscribers.delivery(made, status="delivered", attempts=3)
-    assert len({one.headers["webhook-id"] for one in receiver.at("/busy")}) == 1
+@pytest.mark.exactly_once
+async def test_delivery_waits_for_temporal_while_that_is_away(subscribers: Subscribers, receiver: Receiver) -> None:
+    """At that time only the outbox row exists."""
+    stack, made = subscribers.stack, await subscribers.subscribe(f"{receiver.url}/away", events=["budget_low"])
+    task_id = await stack.submit(calls(ask("Which?")), "asker")
+    await waiting(stack, task_id)
+    before = stack.pid("temporal")
+    with stack.frozen_supervisor():
+        stack.signal("temporal", signal.SIGKILL)
+        ref = SessionRef(tenant="default", session_id=task_id, conversation_id=task_id)
+        low = BudgetLow(scope=Scope.SESSION, budget="tokens", limit=1, left=0)
+        await append(stack.pool, "", [EventRow.of(ref, low)])  # as an activity would
+        await asyncio.sleep(0.3)
+        assert [one["status"] for one in await subscribers.deliveries(made)] == ["pending"]
+    await stack.back("temporal", before)
+    [request] = await receiver.got("/away")
+    assert request.json["type"] == "budget_low" and request.json["data"]["budget"] == "tokens"
+    await stack.cancel(task_id)
 
 
 async def test_both_secrets_sign_during_a_rotation(subscribers: Subscribers, receiver: Receiver) -> None:
@@ -180,30 +186,6 @@ async def test_both_secrets_sign_during_a_rotation(subscribers: Subscribers, rec
     await subscribers.stack.run("[[script:say text=y]]", config={"notify": [made["name"]]})
     _, one = await receiver.got("/rotate", 2)
     assert one.signed_by(rotated.json()["secret"]) and not one.signed_by(made["secret"])
-
-
-async def test_question_is_delivered_reminded_of_and_escalated(subscribers: Subscribers, receiver: Receiver) -> None:
-    team = await subscribers.subscribe(f"{receiver.url}/team", every_task=False)
-    boss = await subscribers.subscribe(f"{receiver.url}/boss", every_task=False, events=["task_failed"])
-    hour = 3_600_000
-    config = {"ttl": 72 * hour, "input_timeout": 48 * hour, "notify": [team["name"]], "reminder_after": 2 * hour}
-    config |= {"escalate_after": 24 * hour, "escalate_to": boss["name"]}
-    task_id = await subscribers.stack.submit(calls(ask("Which port?")), "asker", config=config)
-    [request] = await waiting(subscribers.stack, task_id)
-    [asked] = await receiver.got("/team")
-    assert asked.json["data"]["request_id"] == request["id"]
-    session = subscribers.stack.session(task_id)
-    await subscribers.pass_time(session, hours=3)
-    _, again = await receiver.got("/team", 2)
-    assert (again.json["type"], again.json["data"]["question"]) == ("input_reminder", "Which port?")
-    assert not receiver.at("/boss")
-    await subscribers.pass_time(session, hours=22)
-    [up] = await receiver.got("/boss")
-    assert (up.json["type"], up.json["data"]["to"]) == ("input_escalated", boss["name"])
-    assert (await answered(subscribers.stack, task_id, "80"))["reason"] == "goal_reached"
-    await receiver.got("/team", 3)
-    kinds = [one["type"] for one in await subscribers.stack.events(task_id) if one["type"].startswith("input_")]
-    assert kinds == ["input_required", "input_reminder", "input_escalated", "input_received"]
 
 
 @pytest.mark.proves("S1-26")
