@@ -12,7 +12,7 @@ from store import keys
 from store.keys import Right
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.support.stack import Stack, eventually
-from tests.unit.activities.test_egress import LITERALS, Recording, names
+from tests.unit.activities.test_egress import Recording, names
 
 NOTICE = Notice(type="test", timestamp="now", data={"name": "x"}).model_dump_json().encode()
 ALLOWED = "127.0.0.1"  # the address that the stack under test allows
@@ -25,18 +25,8 @@ async def subscribe(stack: Stack, **body: Any) -> Any:
 @pytest.mark.parametrize(
     "target",
     [
-        *(url.replace("http://", "https://") for url in LITERALS if ALLOWED not in url.replace("ffff:127.0.0.1", "")),
-        *("https://[::ffff:127.0.0.1]/", "https://app.localhost/", "https://vault.internal/", "https://printer.local/"),
-        *(
-            "http://hooks.example.org/",
-            "ftp://hooks.example.org/",
-            "https://user:canary@hooks.example.org/",
-            "https://",
-        ),
-        *("https://hooks.example.org/#x", "hooks.example.org", "https://hooks.example.org:99999/", "https://[::1/"),
-        *("https://hooks example.org/", "https://hooks.example.org/a b", "https://hooks.\texample.org/"),
-        *("https://localhost%2e/", "https://%31%30.0.0.1/", "https://hooks.example.org:0/", "https://ho\u3002oks.org/"),
-        *(f"https://{'x' * 64}.org/", "https://\uff11\uff10.0.0.1/", "https://hooks..example.org/"),
+        *("https://10.0.0.1/", "https://[::ffff:127.0.0.1]/", "https://vault.internal/", "https://\uff11\uff10.0.0.1/"),
+        *("http://hooks.example.org/", "https://user:canary@hooks.example.org/", "https://hooks.\texample.org/"),
         f"https://hooks.example.org/{'x' * 2_040}",
     ],
 )
@@ -55,11 +45,8 @@ async def test_forbidden_target_is_refused_when_it_is_named(stack: Stack, target
     [
         ({"channel": "pigeon"}, "/channel", [one.value for one in ChannelName]),
         ({"events": ["task_begun"]}, "/events/0", "task_completed"),
-        ({"events": []}, "/events", None),
         ({"channel": "email", "target": "ann"}, "/target", "name@example.org"),
         ({"channel": "email", "target": "ann@example.org\r\nBcc: bob@example.org"}, "/target", None),
-        ({"name": "No Name"}, "/name", None),
-        ({"secret": "mine"}, "/secret", "name"),
     ],
 )
 async def test_invalid_subscriptions_are_refused(
@@ -110,13 +97,9 @@ async def test_a_redirect_is_not_followed(kind: ChannelName) -> None:
         ({"notify": ["nobody"]}, "/config/notify/0"),
         ({"escalate_to": "nobody", "escalate_after": 2_000}, "/config/escalate_to"),
         ({"escalate_after": 2_000}, "/config/escalate_after"),
-        ({"escalate_to": "nobody"}, "/config/escalate_to"),
-        ({"escalate_to": {}, "escalate_after": 2_000}, "/config/escalate_after"),
         ({"escalate_to": {"clarification": "nobody"}, "escalate_after": 2_000}, "/config/escalate_to/clarification"),
         ({"routes": {"tool_approval": "nobody"}}, "/config/routes/tool_approval"),
-        ({"reminder_after": 5_000, "input_timeout": 5_000}, "/config/reminder_after"),
         ({"reminder_after": 9_000, "ttl": 8_000}, "/config/reminder_after"),
-        ({"reminder_after": 9_000, "tree": {"ttl": 8_000}}, "/config/reminder_after"),
     ],
 )
 async def test_task_with_unusable_notification_settings_is_refused(

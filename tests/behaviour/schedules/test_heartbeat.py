@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from tests.behaviour.conversations.talk import BROKEN, asked
 from tests.behaviour.notifications.receivers import http_receiver
 from tests.behaviour.notifications.subscribers import Subscribers
 from tests.behaviour.schedules.clock import create, fired, runs, show, tick, trigger, until
-from tests.support.stack import Stack, calls, eventually
+from tests.support.stack import Stack, eventually
 
 LOOK = {"run": 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; [ "$n" = 5 ] && echo "alarm" || exit 3'}
 
@@ -44,19 +43,14 @@ async def test_a_check_with_nothing_to_do_costs_one_row_and_no_model_call(stack:
 
 
 @pytest.mark.together
-async def test_a_check_that_breaks_is_a_failed_run(stack: Stack) -> None:
-    made = await create(stack, check={"run": "echo no such thing; exit 127"}, pause_after_failures=2)
+async def test_a_check_that_breaks_or_takes_too_long_is_a_failed_run(stack: Stack) -> None:
+    check = {"run": "[ -e again ] && sleep 30; touch again; exit 127", "timeout_s": 3}
+    made = await create(stack, check=check, pause_after_failures=2)
     first, second = await trigger(stack, made["id"]), await trigger(stack, made["id"])
-    assert {run["status"] for run in (first, second)} == {"failed"} and "exit code 127" in first["reason"]
+    assert (first["status"], second["status"]) == ("failed", "failed")
+    assert "exit code 127" in first["reason"] and "stopped after 3 s" in second["reason"]
     shown = await show(stack, made["id"])
     assert shown["paused"] and shown["failures"] == 2
-
-
-@pytest.mark.together
-async def test_a_check_that_takes_too_long_is_stopped(stack: Stack) -> None:
-    made = await create(stack, check={"run": "sleep 30", "timeout_s": 1})
-    run = await trigger(stack, made["id"])
-    assert run["status"] == "failed" and "stopped after 1 s" in run["reason"]
 
 
 @pytest.mark.together
@@ -85,24 +79,6 @@ async def test_no_duplicate_heartbeats_whatever_repeats_a_tick(stack: Stack) -> 
     assert (await show(stack, made["id"]))["runs"] == {"skipped": 13}
     count = "SELECT count(*) FROM sessions WHERE conversation_id = $1"
     assert await stack.pool.fetchval(count, made["conversation_id"]) == 0
-
-
-@pytest.mark.together
-async def test_no_extra_heartbeats_after_tool_calls(stack: Stack) -> None:
-    """By the clock: each due time has one run, nothing runs between them, and every session belongs to a run."""
-    look = calls(("list_files", {"path": "."}), ("list_files", {"path": "."}))
-    made = await create(stack, look, every=1_000, overlap="queue")
-    await until(stack, made["id"], lambda listed: len(listed) >= 3)
-    await stack.http.delete(f"/schedules/{made['id']}")
-    rows = await stack.pool.fetch(
-        "SELECT scheduled_at, session_id FROM schedule_runs WHERE schedule_id = $1 ORDER BY scheduled_at", made["id"]
-    )
-    due = [row["scheduled_at"] for row in rows]
-    assert len(set(due)) == len(due) and all(at.microsecond == 0 for at in due), due
-    assert {(later - at).total_seconds() for at, later in pairwise(due)} == {1.0}
-    own = "SELECT id FROM sessions WHERE conversation_id = $1"
-    sessions = [row["id"] for row in await stack.pool.fetch(own, made["conversation_id"])]
-    assert sorted(sessions) == sorted(row["session_id"] for row in rows if row["session_id"])
 
 
 @pytest.mark.together
@@ -162,10 +138,7 @@ async def test_failing_sessions_pause_the_schedule_with_one_notice(stack: Stack)
     ("ends", "failures"),
     [
         (["failed", "cancelled", "failed"], 2),  # a cancelled run says nothing: failures stay in a row
-        (["failed", "completed", "failed"], 1),
-        (["failed", "failed", "cancelled"], 2),
         (["failed", "failed", "completed"], 0),
-        (["cancelled", "cancelled", "cancelled"], 0),
         (["failed", "cancelled", "failed", "cancelled", "failed"], 3),
     ],
 )

@@ -6,10 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.tools.builtin.manage_schedule import Input
 from domain.schedules import tick_key
 from store import schedule_runs
-from tests.behaviour.conversations.talk import Gate, asked, chain
+from tests.behaviour.conversations.talk import Gate, asked
 from tests.behaviour.schedules.clock import create, fired, runs, tick, trigger
 from tests.support.stack import Stack
 
@@ -22,20 +21,6 @@ async def waiting(stack: Stack, gate: Gate, overlap: str, context: str = "contin
     first = await trigger(stack, made["id"])
     await stack.seen(first["session_id"], "tool_called")
     return made, first["session_id"]
-
-
-async def test_queue_waits_for_its_turn(team: Stack) -> None:
-    gate = Gate()
-    made, first = await waiting(team, gate, "queue")
-    queued = [await trigger(team, made["id"]) for _ in range(2)]
-    assert [run["status"] for run in queued] == ["fired", "fired"]
-    assert {run["task_status"] for run in queued} == {"submitted"}
-    gate.open()
-    ended = [await team.wait(one) for one in (first, *(run["session_id"] for run in queued))]
-    assert [record["status"] for record in ended] == ["completed"] * 3
-    starts = [record["started_at"] for record in ended]
-    ends = [record["ended_at"] for record in ended]
-    assert ends[0] <= starts[1] and ends[1] <= starts[2]
 
 
 async def test_steer_gives_the_message_to_the_running_session(team: Stack) -> None:
@@ -89,14 +74,3 @@ async def test_each_context_has_exactly_the_history_it_should(team: Stack) -> No
     refused = await trigger(team, made["id"])
     assert (refused["status"], refused["manual"]) == ("failed", True)
     assert refused["reason"] == "the conversation was terminated"
-    # agents have a small tool for their own schedules, without the settings of heartbeats: no check, no quiet hours
-    offered = Input.model_json_schema()["properties"]
-    assert {"action", "name", "prompt", "cron", "timezone", "every_s", "at", "isolated"} == set(offered)
-    body = {"name": "plans", "description": "x", "prompt": "x", "tools": ["manage_schedule"], "schedules": 1}
-    assert (await team.http.put("/agents/plans", json=body)).is_success
-    own = {"action": "create", "name": "a", "prompt": "x", "cron": "0 0 1 1 *"}
-    script = chain([("manage_schedule", {**own, "quiet_hours": {}})], [("manage_schedule", own)], last="ok")
-    task = await team.run(script, agent="plans")
-    listed = (await team.http.get("/schedules?limit=100")).json()["items"]
-    [kept] = [one for one in listed if one["conversation_id"] == task["conversation_id"]]
-    assert kept["created_by"] == f"agent {task['conversation_id']}" and kept["quiet_hours"] is None

