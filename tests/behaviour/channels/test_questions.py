@@ -8,9 +8,7 @@ from domain.ids import new_id
 from store import audit, keys
 from store.keys import Right
 from tests.behaviour.channels.people import ASKER, Service
-from tests.behaviour.channels.slack_server import SIGNING, TOKEN, message, send, slack_server
 from tests.behaviour.conversations.talk import chain, say
-from tests.support.stack import Stack, eventually
 
 
 def ask(question: str, **more: Any) -> tuple[str, dict[str, Any]]:
@@ -51,18 +49,6 @@ async def test_the_next_message_of_the_asked_person_answers_the_question(service
         await service.ended(one["session_id"])
     # including the session in t2 and the hidden one: m2 has no session
     assert len(await service.rows(row.conversation_id)) == 3
-
-
-async def test_a_text_that_does_not_fit_is_a_message_like_any_other_and_json_is_read(service: Service) -> None:
-    await service.asking()
-    schema = {"type": "integer", "minimum": 1}
-    said = await service.say(chain([ask("How many?", answer_schema=schema)]))
-    await service.replies(1)
-    other = await service.say(say("many"))
-    assert other["answered"] is None and other["session_id"] != said["session_id"]
-    assert (await service.say("3"))["answered"]
-    assert (await service.ended(said["session_id"])).output == "3"
-    assert (await service.ended(other["session_id"])).output == "many"
 
 
 async def test_a_service_without_a_key_answers_by_request_and_a_key_needs_the_right(service: Service) -> None:
@@ -106,56 +92,3 @@ async def test_a_service_without_a_key_answers_by_request_and_a_key_needs_the_ri
     assert accepted.json()["accepted"][0]["answered"] == question.json["data"]["request_id"]
     assert (await service.ended(said["session_id"])).status == "completed"
     await service.ended(text["session_id"])
-
-
-async def test_a_reset_withdraws_the_question_and_the_next_message_is_no_answer(service: Service) -> None:
-    await service.asking()
-    said = await service.say(chain([ask("Still there?")]))
-    await service.replies(1)
-    assert (await service.stack.http.post(f"/channels/{service.name}/room/ann/reset")).status_code == 200
-    after = await service.say(say("hello"))
-    assert after["answered"] is None and after["session_id"] != said["session_id"]
-    assert (await service.ended(after["session_id"])).output == "hello"
-    assert (await service.ended(said["session_id"])).status == "cancelled"
-
-
-@pytest.mark.exactly_once
-async def test_a_question_in_slack_is_answered_in_its_thread(stack: Stack) -> None:
-    """This includes the question of a subagent, which is asked where its parent was addressed."""
-    below = [{"agent": "slack-inner", "may_ask": True}]
-    asks = {**ASKER, "name": "slack-inner", "mode": "subagent"}
-    parent = {**ASKER, "name": "slack-asker", "tools": ["ask_user"], "subagents": below}
-    for body in (asks, parent):
-        answer = await stack.http.put(f"/agents/{body['name']}", json=body)
-        assert answer.is_success, answer.text
-    async with slack_server(stack.settings.slack_url) as slack:
-        name = f"s-{new_id()}"
-        connector = {"kind": "slack", "agent": "slack-asker", "signing_secret": SIGNING, "token": TOKEN}
-        hook = (await stack.http.put(f"/connectors/{name}", json=connector)).json()["hook"]
-        inner = ("task", {"agent": "slack-inner", "prompt": chain([ask("How loud?")]), "description": "a part"})
-        script = chain([ask("How fast?")], [inner])
-        said = (await send(stack.http, hook, message(script, "1700000010.000100"))).json()["accepted"][0]
-        [asked] = await slack.got(1)
-        assert (asked["text"], asked["thread_ts"], asked.get("blocks")) == ("How fast?", "1700000010.000100", None)
-        elsewhere = await send(stack.http, hook, message("very", "1700000011.000100"))
-        assert elsewhere.json()["accepted"][0]["answered"] is None
-        event = message("quite fast", "1700000012.000100", thread_ts="1700000010.000100")
-        for number in range(2):  # the second time Slack repeats its request
-            found = (await send(stack.http, hook, event)).json()["accepted"][0]
-            assert found["duplicate"] is bool(number) and found["session_id"] == said["session_id"]
-        _, deeper = await slack.got(2)
-        assert (deeper["text"], deeper["thread_ts"]) == ("How loud?", "1700000010.000100")
-        stranger = message("I too", "1700000013.000100", thread_ts="1700000010.000100", user="U2")
-        assert (await send(stack.http, hook, stranger)).json()["accepted"][0]["answered"] is None
-        await send(stack.http, hook, message("quite loud", "1700000014.000100", thread_ts="1700000010.000100"))
-        record = await stack.wait(said["session_id"])
-        assert record["status"] == "completed"
-
-        async def answers() -> list[str]:
-            rows = await stack.pool.fetch(
-                "SELECT answer FROM input_requests WHERE conversation_id = $1 ORDER BY id", said["conversation_id"]
-            )
-            return [row["answer"] for row in rows] if len(rows) == 2 else []
-
-        assert sorted(await eventually(answers)) == ['"quite fast"', '"quite loud"']
-        await stack.http.delete(f"/connectors/{name}")

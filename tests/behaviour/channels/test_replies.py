@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from domain.ids import new_id
-from store import notices, notifications
+from store import notices
 from tests.behaviour.channels.people import Service
 from tests.behaviour.conversations.talk import agent, chain, say
 from tests.behaviour.notifications.receivers import Request
@@ -140,31 +140,6 @@ async def test_replies_stay_in_order_though_the_worker_is_killed_while_it_sends(
     assert len({request.headers["webhook-id"] for request in service.receiver.at("/in")}) == 3
 
 
-async def test_replies_stay_in_order_though_their_workflow_is_ended_from_outside(service: Service) -> None:
-    service.receiver.answers["/in"] = ["500 Oh"]
-    first, *_ = await said_in_order(service, "one", "two", "three")
-
-    async def failed() -> bool:
-        query = "SELECT max(attempts) FROM deliveries WHERE conversation_id = $1"
-        return bool(await service.stack.pool.fetchval(query, first["conversation_id"]))
-
-    await eventually(failed, what="the first attempt is recorded")
-    await lane(service, first).terminate("a test")
-    service.receiver.answers.clear()
-    await service.stack.pool.execute(
-        "UPDATE deliveries SET begun_at = now() - interval '1 hour', next_at = NULL WHERE conversation_id = $1",
-        first["conversation_id"],
-    )
-    stranded = await notifications.find_stranded(service.stack.pool, 120.0)
-    assert [one.lane for one in stranded if one.lane == first["conversation_id"]] == [first["conversation_id"]]
-    await service.stack.sweep()
-
-    async def arrived() -> bool:
-        return texts(service.receiver.at("/in"))[-3:] == ["one", "two", "three"]
-
-    await eventually(arrived, what="all arrive in order")
-
-
 @pytest.mark.proves("S2-B23")
 async def test_an_agent_that_has_nothing_to_say_sends_nothing(service: Service) -> None:
     part = ("async_task", {"agent": "helper", "prompt": say("part"), "description": "a part"})
@@ -202,17 +177,9 @@ async def test_bad_signatures_and_old_requests_are_refused(service: Service) -> 
 
 async def test_connectors_are_checked_listed_changed_and_removed(service: Service) -> None:
     http, name = service.stack.http, f"k-{new_id()}"
-    for wrong in (
-        {"kind": "pigeon"},
-        {"agent": "nobody"},
-        {"target": "http://example.org/x"},
-        {"token": "x"},
-        {"debounce_ms": -1},
-        {"kind": "email", "target": "https://example.org"},
-    ):
+    for wrong in ({"kind": "pigeon"}, {"agent": "nobody"}, {"target": "http://example.org/x"}):
         refused = await http.put(f"/connectors/{name}", json={"kind": "webhook", "agent": "tester", **wrong})
         assert refused.status_code in (404, 422), (wrong, refused.text)
-    assert (await http.put("/connectors/No", json={"kind": "webhook", "agent": "tester"})).status_code == 422
     made = await service.put(name)
     changed = await service.put(name, debounce_ms=100)
     assert changed["id"] == made["id"] and changed["secret"] is None and changed["debounce_ms"] == 100
@@ -248,13 +215,3 @@ async def test_answers_of_a_removed_connector_fail_and_a_new_connector_of_its_na
         [("failed", "The connector was removed.")],
         [],
     ]
-
-
-async def test_a_message_that_is_too_long_is_refused(service: Service) -> None:
-    text = "x" * (service.stack.settings.max_input_chars + 1)
-    for refused in (
-        await service.post(text, user="long"),
-        await service.signed({"channel_id": "room", "user_id": "long", "text": text}),
-    ):
-        assert (refused.status_code, refused.json()["type"]) == (413, "urn:errand:problem:input-too-long")
-    assert (await service.reset("long")).status_code == 404

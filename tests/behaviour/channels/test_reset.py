@@ -6,7 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from domain.ids import new_id
@@ -14,7 +13,7 @@ from domain.sessions.session import Reason, RecordedStop
 from settings import ROOT
 from store import resets
 from tests.behaviour.channels.people import Service
-from tests.behaviour.conversations.talk import chain, say
+from tests.behaviour.conversations.talk import asked, chain, say
 
 
 @pytest.mark.proves("S2-13", "S2-B02")
@@ -45,7 +44,7 @@ async def test_a_reset_keeps_the_id_and_drops_what_waits(service: Service) -> No
     further = await service.ended((await service.say(say("four")))["session_id"])
     assert further.parent_session_id == row.id  # it continues the new context
     assert (await service.ended(queued["session_id"])).status == "cancelled"
-    requests = await _asked(service, tag)
+    requests = await asked(stack, tag)
     assert requests and not any("canary" in str(one) for one in requests)
     texts = [reply.json["data"]["text"] for reply in await service.replies(3)]
     assert texts == ["one", "three", "four"]
@@ -68,7 +67,7 @@ async def test_a_reset_is_completed_though_its_api_dies(service: Service) -> Non
     rows = [await service.ended(one["session_id"]) for one in (running, queued)]
     assert [(row.status, row.reason) for row in rows] == [("cancelled", "interrupted")] * 2
     after = await service.ended((await service.say(say("three")))["session_id"])
-    assert after.output == "three" and not await _asked(service, tag)
+    assert after.output == "three" and not await asked(stack, tag)
     assert [reply.json["data"]["text"] for reply in await service.replies(1)] == ["three"]
 
 
@@ -95,13 +94,7 @@ async def test_lost_history_resets_the_conversation_and_the_person_is_notified(s
     assert [(one["kind"], one["by"]) for one in state["markers"]][1:] == [("reset", "errand")]
     lost = "SELECT count(*) FROM notices WHERE conversation_id = $1 AND type = 'context_lost'"
     assert await stack.pool.fetchval(lost, conversation_id) == 1
-    assert all("canary" not in str(one) for one in await _asked(service, tag))
-
-
-async def _asked(service: Service, text: str) -> list[object]:
-    async with httpx2.AsyncClient(base_url=service.stack.model_url, timeout=20) as model:
-        found = await model.get("/_requests", headers={"x-api-key": "k"}, params={"contains": text})
-    return list(found.json()["requests"])
+    assert all("canary" not in str(one) for one in await asked(stack, tag))
 
 
 @pytest.mark.proves("S2-14")
