@@ -76,7 +76,6 @@ SHARED_THREADS = {
         "activities/tools/builtin/load_skill.py::run",
         "activities/tools/builtin/read_file.py::run",
         "activities/tools/builtin/save_artifact.py::_file",
-        "activities/tools/builtin/search_files.py::run",
         "activities/tools/builtin/write_file.py::run",
         "activities/tools/run_tool.py::shorten_output",
     ],
