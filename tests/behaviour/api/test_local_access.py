@@ -34,7 +34,7 @@ except urllib.error.HTTPError as error:
 
 
 @as_another_account
-async def test_other_account_needs_the_token(settings: Settings) -> None:
+async def test_other_account_needs_the_token(settings: Settings, pool: Pool) -> None:
     async with serving(replace(settings, local_token="the-token")) as url:
 
         async def status(user: int | None, *headers: str) -> str:
