@@ -38,7 +38,8 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
     async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await asyncio.wait({task for task in handled if task}, timeout=5)
+        if left := {task for task in handled if task}:  # none, if the client gave up before it was connected
+            await asyncio.wait(left, timeout=5)
 
 
 def sending(*parts: bytes) -> Handler:
