@@ -16,11 +16,11 @@ import os
 import shutil
 import stat
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NotRequired, TypeVar
 from urllib.parse import quote, unquote
@@ -56,6 +56,7 @@ MAX_TARGET = 4_000  # bytes of a link's target
 UNSETTLED: Stamp = (0, 0, 0, 0)  # differs from every file's stamp, so that the file is read again
 SETTLED_NS = 50_000_000  # file system clocks are coarse: a younger file may still change without a new stamp
 LOCK_POLL_SECONDS = 0.02
+ENTRIES_IN_MEMORY = 200_000  # in all workspaces together
 LATE = "there was no time left; it is kept after the next call"
 BuildTree = Callable[[str, str, Tree, Path], Awaitable[None]]  # for a tenant's workspace, in an empty folder
 GONE: ManifestEntry = {"kind": "gone"}
@@ -125,6 +126,7 @@ class Workspaces:
         self.caps = caps or WorkspaceCaps()
         self._tenant_bytes = tenant_bytes  # 0: no limit
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._indexes = IndexFiles()
         self._making: set[asyncio.Task[Path]] = set()  # a reference, because the event loop keeps only a weak one
         # its own threads, so that slow disks do not delay other work
         self._threads = ThreadPoolExecutor(AT_ONCE, "workspaces")
@@ -170,7 +172,7 @@ class Workspaces:
                 version = await self._write_manifest(tenant, workspace_id, version, scan, fence)
             new: Index = {"version": version, "entries": scan.entries, "skipped": scan.skipped}
             if new != index:
-                await self._in_thread(lambda: save_index(home, new))
+                await self._in_thread(lambda: self._indexes.save(home, new))
         return KeepReport({path: why for path, why in scan.skipped.items() if index["skipped"].get(path) != why})
 
     @contextlib.contextmanager
@@ -242,6 +244,7 @@ class Workspaces:
         }
         for key in await workspaces.find_removed(self._pool, list(here)):
             async with self._lock(*key), lock_workspace(here[key]):
+                self._indexes.forget(here[key])
                 await asyncio.to_thread(shutil.rmtree, here[key], ignore_errors=True)
 
     async def _store(self, tenant: str, scan: "WorkspaceScan") -> None:
@@ -281,10 +284,12 @@ class Workspaces:
                 await self._in_thread(partial(restore.write, batch, contents))
         await self._in_thread(restore.finish)
         new: Index = {"version": version, "entries": restore.entries, "skipped": index["skipped"]}
-        await self._in_thread(lambda: save_index(home, new))
+        await self._in_thread(lambda: self._indexes.save(home, new))
 
     async def _index(self, home: Path) -> Index:
-        return await self._in_thread(lambda: load_index(home))
+        # usually one stat, like the lock's own: cheaper than a thread
+        known = self._indexes.find_cached(home)
+        return known if known is not None else await self._in_thread(lambda: self._indexes.load(home))
 
     async def _room(self, tenant: str) -> int | None:
         """Bytes that the tenant may still store."""
@@ -682,25 +687,54 @@ def mode_of(info: os.stat_result) -> int:
     return stat.S_IMODE(info.st_mode) & 0o777
 
 
-def load_index(home: Path) -> Index:
-    file = home / "index.json"
-    try:
-        info = file.stat()
-        return _read_index(file, info.st_ino, info.st_mtime_ns)
-    except (FileNotFoundError, ValueError):
-        return empty_index()
+class IndexFiles:
+    """The indexes of all local workspaces; read from disk again only if another worker wrote them."""
+
+    def __init__(self) -> None:
+        self._cached: OrderedDict[Path, tuple[tuple[int, int], Index]] = OrderedDict()
+
+    def find_cached(self, home: Path) -> Index | None:
+        """The index, if it is in memory and no other worker wrote it since."""
+        file = home / "index.json"
+        cached = self._cached.get(file)
+        with contextlib.suppress(FileNotFoundError):
+            return cached[1] if cached and cached[0] == _stamp_file(file) else None
+        return None
+
+    def load(self, home: Path) -> Index:
+        if (known := self.find_cached(home)) is not None:
+            return known
+        file = home / "index.json"
+        try:
+            written = _stamp_file(file)
+            index = INDEX.validate_json(file.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return empty_index()
+        self._remember(file, written, index)
+        return index
+
+    def save(self, home: Path, index: Index) -> None:
+        file = home / "index.json"
+        temporary = file.with_suffix(".tmp")
+        temporary.write_bytes(INDEX.dump_json(index))
+        temporary.replace(file)
+        self._remember(file, _stamp_file(file), index)
+
+    def forget(self, home: Path) -> None:
+        self._cached.pop(home / "index.json", None)
+
+    def _remember(self, file: Path, written: tuple[int, int], index: Index) -> None:
+        self._cached[file] = (written, index)
+        self._cached.move_to_end(file)
+        total = sum(len(cached["entries"]) for _, cached in self._cached.values())
+        while total > ENTRIES_IN_MEMORY and len(self._cached) > 1:
+            _, (_, oldest) = self._cached.popitem(last=False)
+            total -= len(oldest["entries"])
 
 
-@lru_cache(maxsize=8)  # of a large tree the index has many megabytes
-def _read_index(file: Path, inode: int, written_ns: int) -> Index:
-    """The index as it was written then, by this worker or another one."""
-    return INDEX.validate_json(file.read_bytes())
-
-
-def save_index(home: Path, index: Index) -> None:
-    temporary = home / "index.tmp"
-    temporary.write_bytes(INDEX.dump_json(index))
-    temporary.replace(home / "index.json")
+def _stamp_file(file: Path) -> tuple[int, int]:
+    info = file.stat()
+    return info.st_ino, info.st_mtime_ns
 
 
 @contextlib.asynccontextmanager

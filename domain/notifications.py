@@ -122,6 +122,7 @@ class DeliveryInput(BaseModel):
     tenant: str
     lane: str  # the id of a delivery, or the conversation of an address: its replies are sent one after the other
     span_s: float  # seconds during which to retry a delivery
+    asked: bool = False  # the receiver asked to wait, which only a caller may cut short
 
 
 class DeliveryAttempt(DeliveryInput):
@@ -135,6 +136,7 @@ class DeliveryOutcome(BaseModel):
     status: DeliveryStatus | None = None
     note: str = ""
     wait_s: float | None = None  # before the next attempt: as planned, or as the receiver asked; None: none waits
+    asked: bool = False
 
 
 class SendError(Exception):

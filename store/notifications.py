@@ -128,6 +128,7 @@ class Job(BaseModel):
     seq: int | None  # of the event in its session
     body: str
     begun_at: datetime  # when it was due
+    wait_s: float  # until its next attempt, as planned after the last one; 0: none is planned
     subscription: SubscriptionStatus | None  # None: it was removed
     channel: ChannelName | None
     target: str = Field(default="", repr=False)
@@ -153,6 +154,7 @@ def _read(row: asyncpg.Record | None) -> Delivery | None:
 async def load_first(pool: Pool, tenant: str, lane: str, keys: KeyRing) -> Job | None:
     """The data for an attempt of the first delivery that waits in a lane, with address and secrets in plain text."""
     sql = f"""SELECT d.id, d.event, d.session_id, d.seq, d.body, d.begun_at, s.status AS subscription, s.channel,
+                    coalesce(extract(epoch FROM d.next_at - now()), 0) AS wait_s,
                     coalesce(s.target, '') AS target, d.subscription_id, k.kind AS connector, k.name, k.secrets,
                     array_remove(ARRAY[s.secret, CASE WHEN s.old_until > now() THEN s.old_secret END], NULL) AS signing
                FROM deliveries d {_RECEIVERS}

@@ -117,15 +117,16 @@ async def list_all(
     tenant: str,
     *,
     name: str | None = None,
+    ended: bool = False,
     before_id: str | None = None,
     limit: int = 50,
 ) -> list[Schedule]:
-    """The schedules, newest first, without deleted ones but with missions that have ended."""
+    """The schedules, newest first. Missions that have ended are among them if a name or `ended` asks for them."""
     sql = f"""SELECT {COLUMNS} FROM schedules
-               WHERE tenant = $1 AND (deleted_at IS NULL OR status IS NOT NULL) AND ($2::text IS NULL OR name = $2)
-                 AND ($3::text IS NULL OR id < $3)
+               WHERE tenant = $1 AND ($2::text IS NULL OR name = $2) AND ($3::text IS NULL OR id < $3)
+                 AND (deleted_at IS NULL OR (status IS NOT NULL AND ($5 OR $2 IS NOT NULL)))
                ORDER BY id DESC LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, name, before_id, limit)
+    rows = await pool.fetch(sql, tenant, name, before_id, limit, ended)
     return [_read(row) for row in rows]
 
 

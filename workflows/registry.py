@@ -64,6 +64,7 @@ class NotificationDelivery:
                 break
             if outcome.wait_s:
                 await self._wait(outcome, outcome.wait_s)
+            start = start.model_copy(update={"asked": outcome.asked and self._now})
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(start)
         workflow.set_current_details(f"**{outcome.status}** {outcome.note}")

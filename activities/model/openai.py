@@ -69,6 +69,7 @@ class OpenAI:
             urlsplit(provider.address or "").hostname == "openrouter.ai"
         )  # for models whose vendor wants the cache points named
         self._deploys = provider.api_version is not None  # an older Azure has the model in its path
+        self._refused: dict[str, set[str]] = {}  # parameters by model
 
     async def ask(self, request: ModelRequest, turn: ModelResponse, on_text: Said, on_thinking: Said) -> None:
         reply = ReplyReader(turn, on_text, on_thinking)
@@ -84,7 +85,7 @@ class OpenAI:
     async def _chunks(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
         body = {**self.render(request), "stream": True, "stream_options": {"include_usage": True}}
         try:
-            stream = await self._post(body)
+            stream = await self._post(request.model, body)
             async with stream:
                 async for _, data in read_events(stream.response):
                     if data == b"[DONE]":
@@ -96,21 +97,22 @@ class OpenAI:
         except aiohttp.ClientError as error:  # which the SDK's transport lets through
             raise openai.APIConnectionError(request=httpx2.Request("POST", self.client.base_url)) from error
 
-    async def _post(self, body: JsonObject) -> openai.AsyncStream[object]:
-        renamed: set[str | None] = set()
+    async def _post(self, model: str, body: JsonObject) -> openai.AsyncStream[object]:
+        refused = self._refused.setdefault(model, set()) if len(self._refused) < 1_000 else set()
         while True:
-            payload: Any = {"body": body} if self._deploys else {"content": to_json(body)}
+            tried = frozenset(refused)  # other calls learn at the same time
+            names = {name: _OTHER_NAMES[name] if name in tried else name for name in body}
+            sent = {new: body[name] for name, new in names.items() if new is not None}
+            payload: Any = {"body": sent} if self._deploys else {"content": to_json(sent)}
             try:
                 return await self.client.post(
                     COMPLETIONS, **payload, cast_to=object, stream=True, stream_cls=openai.AsyncStream[object]
                 )
             except openai.BadRequestError as error:
-                unknown = (_unknown_parameter(error) & _OTHER_NAMES.keys() & body.keys()) - renamed
-                if not unknown:
+                unknown = _unknown_parameter(error) & _OTHER_NAMES.keys() & sent.keys()
+                if not unknown or tried & unknown:
                     raise
-                renamed |= {_OTHER_NAMES[name] for name in unknown}
-                names = {name: _OTHER_NAMES[name] if name in unknown else name for name in body}
-                body = {new: body[name] for name, new in names.items() if new is not None}
+                refused |= unknown
 
     def render(self, request: ModelRequest) -> JsonObject:
         sent = render_request(request, binds_with_tools=self._own)

@@ -46,6 +46,8 @@ class Deliver:
         job = await notifications.load_first(self._pool, attempt.tenant, attempt.lane, self._keys)
         if job is None:  # the result of an earlier attempt was lost, or it was removed
             return DeliveryOutcome()
+        if attempt.asked and job.wait_s > 0:  # there is more to send, but the receiver asked to wait
+            return DeliveryOutcome(id=job.id, status=DeliveryStatus.PENDING, wait_s=job.wait_s, asked=True)
         # since it was due: those that waited for another one need not take as long again
         pause = pause_after((attempt.now - job.begun_at).total_seconds(), attempt.span_s)
         if job.connector is None and (job.subscription is not SubscriptionStatus.ACTIVE or job.channel is None):
@@ -87,6 +89,7 @@ class Deliver:
         if error is not None:
             status = DeliveryStatus.FAILED if pause is None else DeliveryStatus.PENDING
             pause = None if pause is None else max(pause, min(error.retry_after_s, MOST_PATIENCE))
+        asked = error is not None and error.retry_after_s > 0
         info = activity.info()
         status = await notifications.record_attempt(
             self._pool,
@@ -102,7 +105,7 @@ class Deliver:
         )
         note = str(error)[:200] if error else ""
         if status is DeliveryStatus.PENDING:
-            return DeliveryOutcome(id=job.id, status=status, note=note, wait_s=pause)
+            return DeliveryOutcome(id=job.id, status=status, note=note, wait_s=pause, asked=asked)
         return await self._done(attempt, job, status, note)
 
     async def _done(self, attempt: DeliveryAttempt, job: Job, status: DeliveryStatus, note: str) -> DeliveryOutcome:

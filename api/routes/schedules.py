@@ -63,8 +63,9 @@ class BackfillBody(Strict):
     end: AwareDatetime = Field(strict=False)
 
 
-class NamedParameters(ListParameters):
+class ScheduleQuery(ListParameters):
     name: str | None = None
+    ended: bool = Field(default=False, description="also missions that have ended")
     limit: int = Field(default=50, ge=1, le=100)
 
 
@@ -92,11 +93,14 @@ async def create_schedule(
 
 
 @router.get("/schedules", summary="List the schedules")
-async def list_schedules(call: Reader, query: Annotated[NamedParameters, Query()]) -> models.SchedulePage:
-    """Newest first, without deleted ones but with missions that have ended. The next times of a schedule are shown
-    with the schedule itself."""
+async def list_schedules(call: Reader, query: Annotated[ScheduleQuery, Query()]) -> models.SchedulePage:
+    """Newest first, without deleted ones. The next times of a schedule are shown with the schedule itself."""
     found = await schedules.list_all(
-        call.pool, call.tenant, name=query.name, before_id=query.after(), limit=query.limit + 1
+        *(call.pool, call.tenant),
+        name=query.name,
+        ended=query.ended,
+        before_id=query.after(),
+        limit=query.limit + 1,
     )
     listed, more = query.page(found, lambda one: one.id)
     return models.SchedulePage(items=[await _record(call, one, None) for one in listed], next_cursor=more)

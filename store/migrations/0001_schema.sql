@@ -586,6 +586,7 @@ CREATE TABLE deliveries (
     UNIQUE (tenant, subscription_id, session_id, seq)
 );
 CREATE INDEX deliveries_pending ON deliveries (created_at) WHERE status = 'pending';
+CREATE INDEX deliveries_undispatched ON deliveries (number) WHERE status = 'pending' AND NOT dispatched;
 CREATE INDEX deliveries_by_lane ON deliveries (tenant, lane, number) WHERE status = 'pending';
 CREATE INDEX deliveries_by_subscription ON deliveries (tenant, subscription_id, id);
 CREATE INDEX deliveries_by_session ON deliveries (tenant, session_id);

@@ -227,7 +227,8 @@ async def _start_and_wait(session: SessionContext, request: ToolRequest, call: T
 
 # A call is polled the less often the longer it takes, so that one of weeks does not fill the session's history.
 GROWTH = 1.2
-MOST_GROWTH = 60  # polls after which pauses grow no more, far above the longest: a larger power overflows
+MOST_GROWTH = 80  # polls after which pauses grow no more, far above the longest: a larger power overflows
+CROWDED_POLL_MS = 86_400_000  # in a history that is long already, which a step that waits cannot renew
 
 
 async def follow_remote_call(
@@ -276,14 +277,15 @@ async def _pause_poll(session: SessionContext, call: ToolCall, pending: PendingC
     with contextlib.suppress(TimeoutError):
         await workflow.wait_condition(
             lambda: session.stopping is not None,
-            timeout=timedelta(milliseconds=pause_ms(pending.wait_ms, polls)),
+            timeout=timedelta(milliseconds=pause_ms(pending.wait_ms, polls, crowded=session.history_is_long)),
             timeout_summary=f"until {call.name} is asked for again",
         )
 
 
-def pause_ms(wanted: int, polls: int) -> int:
+def pause_ms(wanted: int, polls: int, *, crowded: bool) -> int:
     """The pause before the next poll, after so many polls without news."""
-    return max(wanted, round(min(SHORTEST_POLL_MS * GROWTH ** min(polls, MOST_GROWTH), LONGEST_POLL_MS)))
+    most = CROWDED_POLL_MS if crowded else LONGEST_POLL_MS
+    return max(wanted, round(min(SHORTEST_POLL_MS * GROWTH ** min(polls, MOST_GROWTH), most)))
 
 
 async def _stop_remote_call(request: ToolRequest, call: ToolCall) -> None:

@@ -56,10 +56,11 @@ def _search(input: Input, workspace: Workspace) -> list[str]:
     time are bounded."""
     found: list[str] = []
     room, until = _MOST_CHARS, time.monotonic() + _TIME_S
+    by_line = any(end in input.pattern for end in (r"\A", r"\z"))  # they mean the line's, not the file's
     for path, text in _texts(input, workspace):
         if time.monotonic() > until:
             return [*found, _STOPPED]
-        if not matches(f"(?m){input.pattern}", text):  # much faster than line by line
+        if not by_line and not matches(f"(?m){input.pattern}", text):  # much faster than line by line
             continue
         for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
             if time.monotonic() > until:
