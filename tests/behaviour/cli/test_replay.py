@@ -38,7 +38,8 @@ async def test_session_replays_from_the_server_and_from_its_bundle(stack: Stack,
     code, _, err = await errand("export", task_id, "-o", str(bundle), env=stack.env)
     assert code == 0, err
     written: dict[str, Any] = json.loads(await asyncio.to_thread(bundle.read_text))
-    assert [event["seq"] for event in written["events"]] == list(range(1, len(written["events"]) + 1))
+    seqs = [event["seq"] for event in written["events"]]
+    assert seqs == sorted({*seqs}) and seqs[0] == 1  # with gaps: pieces of texts are removed after the end
     assert [history["workflow_id"] for history in written["histories"]] == [f"session/{task_id}"]
     log = [ChainedEntry.model_validate(entry) for entry in written["audit"]]
     assert log[0].action == "submit" and {entry.session_id for entry in log} == {task_id}

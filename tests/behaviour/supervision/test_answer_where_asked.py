@@ -2,11 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.behaviour.supervision.people import agent, ask, bash, output, plan, waiting
-from tests.support.stack import Stack, steps
+from tests.behaviour.supervision.people import agent, answer, ask, bash, output, plan, waiting
+from tests.support.stack import Stack, calls, steps
 from tests.support.terminal import CTRL_D, Terminal
 
 
@@ -118,3 +119,51 @@ async def test_typed_secrets_are_neither_shown_nor_kept(
     [history] = await asyncio.to_thread(lambda: [*tmp_path.rglob("chat-history")])
     kept = await asyncio.to_thread(history.read_text)
     assert "text=next" in kept and not any(secret in kept for secret in SECRETS)
+
+
+async def settle(people: Stack, task_id: str, value: Any) -> None:
+    """Answer the open request as another person."""
+    [request] = await waiting(people, task_id)
+    assert (await answer(people, task_id, request["id"], value)).status_code == 202
+
+
+async def test_half_typed_line_in_chat_answers_no_other_question(people: Stack, environment: dict[str, str]) -> None:
+    script = steps([bash("touch first")], [bash("touch second")])
+    body = {"agent": "careful", "input": script, "transport": "stream"}
+    conversation = (await people.http.post("/conversations/run", json=body)).json()["conversation_id"]
+    await waiting(people, conversation)
+
+    def open_chat() -> Terminal:
+        shown = Terminal("chat", "--conversation", conversation, env=environment).__enter__()
+        shown.expect("command: touch first")
+        shown.expect("Approve?")
+        shown.type("yes please", "")  # its first letter counts
+        shown.expect("yes please")
+        return shown
+
+    shown = await asyncio.to_thread(open_chat)
+    try:
+        await settle(people, conversation, {"approved": False})
+        await asyncio.to_thread(shown.expect, "command: touch second")
+        await asyncio.to_thread(shown.expect, "Approve?")
+        shown.type("")  # Enter: the earlier yes would approve the new request
+        await asyncio.to_thread(shown.expect, "Left open")
+        shown.type("and my own mess", "")
+        await asyncio.to_thread(shown.expect, "and my own mess")
+        asking = {"conversation_id": conversation, "input": "x", "transport": "stream", "if_busy": "queue"}
+        await people.http.post("/conversations/run", json={**asking, "input": calls(ask("Which colour?"))})
+        await settle(people, conversation, {"approved": False})
+        await asyncio.to_thread(shown.expect, "Your answer")
+        shown.type("blue")
+        await asyncio.to_thread(shown.expect, "Answered.")
+        await asyncio.to_thread(shown.expect, "> and my own mess")  # the typed message is still there
+        shown.type("age")
+        await asyncio.to_thread(shown.expect, "model call")
+        shown.type("/quit")
+        assert await asyncio.to_thread(shown.exit_code) == 0
+    finally:
+        shown.__exit__()
+    turns = (await people.http.get(f"/conversations/{conversation}/turns")).json()["items"]
+    assert [turn["input"] for turn in turns][-1] == "and my own message" and len(turns) == 3
+    assert "blue" in await output(people, turns[1]["session_id"])
+    assert not await asyncio.to_thread((people.workspace(conversation) / "second").exists)
