@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,10 +47,12 @@ TESTER = {
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port below those of outgoing connections, one of which could take it before its server starts."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            port = 10_000 + secrets.randbelow(22_000)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from domain.policy.rules import PathError, Subject, SubjectKind
 from domain.sessions.session import Effect
 
 _TIME_S = 20.0
-_STOPPED = f"… the search was stopped after {_TIME_S:.0f} seconds. Search a smaller folder."
 _MOST_FILES, _LARGEST, _MOST_BYTES = 100_000, 2_000_000, 100_000_000
 _MOST_HITS, _MOST_CHARS, _SHOWN = 200, 15_000, 300  # less than run_tool keeps in a result
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -56,15 +55,16 @@ def _search(input: Input, workspace: Workspace) -> list[str]:
     time are bounded."""
     found: list[str] = []
     room, until = _MOST_CHARS, time.monotonic() + _TIME_S
+    stopped = f"… the search was stopped after {_TIME_S:.0f} seconds. Search a smaller folder."
     by_line = any(end in input.pattern for end in (r"\A", r"\z"))  # they mean the line's, not the file's
     for path, text in _texts(input, workspace):
         if time.monotonic() > until:
-            return [*found, _STOPPED]
+            return [*found, stopped]
         if not by_line and not matches(f"(?m){input.pattern}", text):  # much faster than line by line
             continue
         for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
             if time.monotonic() > until:
-                return [*found, _STOPPED]
+                return [*found, stopped]
             if not matches(input.pattern, line):
                 continue
             hit = f"{path}:{number}: {line[:_SHOWN].rstrip()}"

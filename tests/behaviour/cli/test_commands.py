@@ -68,8 +68,10 @@ async def test_unfinished_task_is_shown_steered_and_cancelled(stack: Stack) -> N
     assert (await cli(stack, "attach", task_id)).exit_code == 3
     assert (await cli(stack, "terminate", task_id, input="n\n")).exit_code == 1
     once = ["run", "tester", "[[script:say words=3]]", "--detach", "--json", "--idempotency-key", f"cli-{task_id}"]
-    assert len({(await cli(stack, *once)).stdout for _ in range(2)}) == 1
-    forked = await cli(stack, "fork", task_id, "--input", "[[script:say words=3]]", "--agent", "tester")
+    [said] = {(await cli(stack, *once)).stdout for _ in range(2)}
+    ended = json.loads(said)["task_id"]
+    await stack.wait(ended)
+    forked = await cli(stack, "fork", ended, "--input", "[[script:say words=3]]", "--agent", "tester")
     assert forked.exit_code == 0 and "completed (goal_reached)" in forked.stdout, forked.output
 
 
