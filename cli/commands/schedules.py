@@ -90,14 +90,14 @@ def add(
         task["context"] = {"files": upload_files(api, files), "archives": packed}
     if notify:
         task["config"] = {"notify": list(notify)}
-    mission = _given(
-        per_day=_given(cost_usd=day_usd, runs=day_runs),
-        total=_given(cost_usd=total_usd, runs=total_runs),
+    mission = _drop_missing(
+        per_day=_drop_missing(cost_usd=day_usd, runs=day_runs),
+        total=_drop_missing(cost_usd=total_usd, runs=total_runs),
         expires_at=expires_at,
         stop_when_answer=stop_when,
         risks=[_risk(one) for one in risks],
     )
-    body = {"name": name, "task": task} | _given(**options, mission=mission)
+    body = {"name": name, "task": task} | _drop_missing(**options, mission=mission)
     if check is not None:
         body["check"] = {"run": check}
     if quiet is not None:
@@ -226,14 +226,14 @@ def _used(item: Mission | None) -> str | None:
     return f"{format_count(item.total.runs, 'run')}, {item.total.tokens} tokens, {item.total.cost_usd:.4f} USD"
 
 
-def _given(**fields: Any) -> JsonObject:
+def _drop_missing(**fields: Any) -> JsonObject:
     """Those fields that were given."""
     return {name: value for name, value in fields.items() if value not in (None, {}, [])}
 
 
 def _risk(text: str) -> JsonObject:
     tool, _, argument = text.partition("=")
-    return {"tool": tool} | _given(argument=argument or None)
+    return {"tool": tool} | _drop_missing(argument=argument or None)
 
 
 def _counts(item: Schedule) -> str:
