@@ -1,15 +1,13 @@
 """The tool that every contestant of `bench.peers` has, as a user's own tool of Errand."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from bench.peers.script import result
 from domain.sessions.session import Effect
 
 
-class LookInput(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class LookInput(BaseModel, extra="forbid"):
     number: int = Field(description="Which thing to look at.")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, unquote
 
 from errand.models import Made
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from domain.frozen import Frozen
 from domain.pictures import FileBlock
@@ -107,9 +107,7 @@ class ChannelReply(Frozen):
     data: "ReplyData"
 
 
-class ReplyData(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow")
-
+class ReplyData(Frozen, extra="allow"):
     connector: str
     channel_id: str
     user_id: str

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.frozen import Frozen
@@ -33,9 +33,7 @@ class Access(StrEnum):
     WRITE = "write"
 
 
-class CredentialRules(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class CredentialRules(BaseModel, extra="forbid", strict=True):
     hosts: list[CredentialHost] = Field(
         default_factory=list, max_length=20, description="the hosts that get it; none: it is given as a variable alone"
     )

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from errand.models import Ending, Retry, Verdict
 from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_snake
 
 from domain.frozen import Frozen
 from domain.json_object import JsonObject
@@ -18,12 +19,23 @@ from domain.sessions.session import Reason, Scope, SessionRef, Status, Usage
 # The fields that all events have, and an event as it is written to the log and read from it.
 
 
-class Event(Frozen):
-    """The base of all events; `type` is the name that watchers see."""
+EVENTS: list[type["Event"]] = []  # every event that a session can emit, in the order of this file
 
-    type: ClassVar[str]
+
+class Event(Frozen):
+    """The base of all events."""
+
+    type: ClassVar[str]  # the name that watchers see: that of the class, `task_submitted` for TaskSubmitted
     terminal: ClassVar[bool] = False
     decisive: ClassVar[bool] = False  # listed in a result's short audit log
+
+    def __init_subclass__(cls, *, abstract: bool = False, decisive: bool | None = None) -> None:
+        super().__init_subclass__()
+        cls.type = to_snake(cls.__name__)
+        if decisive is not None:
+            cls.decisive = decisive
+        if not abstract:
+            EVENTS.append(cls)
 
 
 class CallAttempt(Frozen):
@@ -75,49 +87,43 @@ class Recorded(BaseModel):
 # The beginning and the end of a task. The terminal event is the last one of its session.
 
 
-class TaskSubmitted(Event):
-    type = "task_submitted"
-    decisive = True
+class TaskSubmitted(Event, decisive=True):
     agent: str
     agent_version: int
     title: str
 
 
 class TaskStarted(Event):
-    type = "task_started"
     model: str
     prices: str | None = None  # the version of the price list; None: the model has no price, so its cost is unknown
 
 
-class CancelRequested(Event):
-    type = "cancel_requested"
-    decisive = True
+class CancelRequested(Event, decisive=True):
     reason: Reason
     by: str
     note: str = ""
     mode: str = "hard"  # hard | graceful: running tools may finish first
 
 
-class Ended(Event, Ending):
+class Ended(Event, Ending, abstract=True, decisive=True):
     """The last event of a session; nothing follows it."""
 
     terminal = True
-    decisive = True
     status: Status
     reason: Reason
     usage: Usage
 
 
 class TaskCompleted(Ended):
-    type = "task_completed"
+    pass
 
 
 class TaskFailed(Ended):
-    type = "task_failed"
+    pass
 
 
 class TaskCancelled(Ended):
-    type = "task_cancelled"
+    pass
 
 
 ENDED: dict[Status, type[Ended]] = {
@@ -133,26 +139,22 @@ ENDED: dict[Status, type[Ended]] = {
 
 
 class StepStarted(Event):
-    type = "step_started"
     step: int
     description: str
 
 
 class StepCompleted(Event):
-    type = "step_completed"
     step: int
     result: str
 
 
 class Progress(Event):
-    type = "progress"
     message: str
 
 
 class HookFailed(Event):
     """A hook of the agent raised, took too long, or is not there; the session continues."""
 
-    type = "hook_failed"
     hook: str
     point: str
     step: int
@@ -160,20 +162,17 @@ class HookFailed(Event):
 
 
 class PlanUpdated(Event):
-    type = "plan_updated"
     steps: list[PlanStep]
 
 
-class Replanning(Event):
-    type = "replanning"
-    decisive = True
+class Replanning(Event, decisive=True):
     reason: str
 
 
 # The model's replies, call by call. Deltas are events too; the whole `message` or `thinking` follows them.
 
 
-class TextDelta(Event):
+class TextDelta(Event, abstract=True):
     """A piece of a text while the model writes it. The function `is_delta` of the database lists the same types."""
 
     step: int
@@ -181,23 +180,21 @@ class TextDelta(Event):
 
 
 class ThinkingDelta(TextDelta):
-    type = "thinking_delta"
+    pass
 
 
 class MessageDelta(TextDelta):
-    type = "message_delta"
+    pass
 
 
 class AttemptReset(Event):
     """The deltas of this step so far are void: a new attempt begins."""
 
-    type = "attempt_reset"
     step: int
     attempt: int
 
 
 class Thinking(Event):
-    type = "thinking"
     step: int
     text: str
 
@@ -205,7 +202,6 @@ class Thinking(Event):
 class Message(Event):
     """The whole text of one model reply; it replaces the deltas of its step."""
 
-    type = "message"
     step: int
     text: str
     interrupted: bool = False
@@ -215,7 +211,6 @@ class Message(Event):
 
 
 class UsageUpdated(Event):
-    type = "usage_updated"
     model: str
     step: int
     call: Usage
@@ -226,12 +221,10 @@ class UsageUpdated(Event):
 
 
 class ModelRetry(Event, Retry):
-    type = "model_retry"
+    pass
 
 
-class ModelSwitched(Event):
-    type = "model_switched"
-    decisive = True
+class ModelSwitched(Event, decisive=True):
     step: int
     from_model: str
     to_model: str
@@ -239,16 +232,13 @@ class ModelSwitched(Event):
 
 
 class ContextCompacted(Event):
-    type = "context_compacted"
     step: int
     summary: str
 
 
-class ContextLost(Event):
+class ContextLost(Event, decisive=True):
     """Earlier messages can no longer be read: the context starts empty, and people are notified."""
 
-    type = "context_lost"
-    decisive = True
     head: str  # the last message that should have been read
     text: str = "Earlier messages could not be restored. The conversation starts again with your message."
 
@@ -256,17 +246,13 @@ class ContextLost(Event):
 # Tool calls and their artifacts. `tool_called` belongs to the task contract: its name and fields never change.
 
 
-class ToolCalled(Event):
-    type = "tool_called"
-    decisive = True
+class ToolCalled(Event, decisive=True):
     tool: str
     args: str  # the call as one line
     arguments: JsonObject | None = Field(default=None, exclude_if=lambda value: value is None)  # None: too long
 
 
-class ToolReturned(Event):
-    type = "tool_returned"
-    decisive = True
+class ToolReturned(Event, decisive=True):
     tool: str
     state: str  # ok | failed | unknown | cancelled
     preview: str
@@ -277,7 +263,6 @@ class ToolReturned(Event):
 class McpToolChanged(Event):
     """A tool of an MCP server is not what it was when the agent's version was made: it was not called."""
 
-    type = "mcp_tool_changed"
     tool: str
     server: str
     gone: bool  # the server does not list it any more
@@ -286,7 +271,6 @@ class McpToolChanged(Event):
 class TreePrepared(Event):
     """A repository is checked out at this commit."""
 
-    type = "tree_prepared"
     folder: str | None = None  # of the workspace, if there are several
     commit: str
     branch: str
@@ -296,7 +280,6 @@ class TreePrepared(Event):
 class SetupFinished(Event):
     """The environment's setup has run; a setup that fails ends the task."""
 
-    type = "setup_finished"
     ok: bool
     reused: bool = False  # it was the maintenance: what an earlier task's setup made was taken over
     seconds: float
@@ -312,11 +295,9 @@ class ChosenBy(StrEnum):
     SIZE = "size"  # neither could choose, and it is the smallest change
 
 
-class AttemptChosen(Event):
+class AttemptChosen(Event, decisive=True):
     """The task takes over the answer and the files of one of its attempts."""
 
-    type = "attempt_chosen"
-    decisive = True
     number: int
     child_session_id: str
     chosen_by: ChosenBy
@@ -327,14 +308,11 @@ class WorkspaceNotKept(Event):
     """Files that this worker could not save because they exceed a limit. Another worker would see their former version,
     or none."""
 
-    type = "workspace_not_kept"
     count: int
     files: dict[str, str]  # the first ones: path -> reason
 
 
-class ArtifactSaved(Event):
-    type = "artifact_saved"
-    decisive = True
+class ArtifactSaved(Event, decisive=True):
     name: str
     artifact_type: str
     file_id: str
@@ -345,18 +323,14 @@ class ArtifactSaved(Event):
 # Subagents, the mailbox, and messages that enter a running session.
 
 
-class SubagentStarted(Event):
-    type = "subagent_started"
-    decisive = True
+class SubagentStarted(Event, decisive=True):
     child_session_id: str
     name: str
     agent: str
     description: str = ""
 
 
-class SubagentEnded(Event):
-    type = "subagent_ended"
-    decisive = True
+class SubagentEnded(Event, decisive=True):
     child_session_id: str
     name: str
     status: Status
@@ -365,15 +339,12 @@ class SubagentEnded(Event):
 class MailboxUpdated(Event):
     """The database fills in the count, in the transaction that changes it."""
 
-    type = "mailbox_updated"
     pending_count: int = 0
 
 
-class MessageReceived(Event):
+class MessageReceived(Event, decisive=True):
     """A message entered the running session. A caller sent it, or a subagent that reported."""
 
-    type = "message_received"
-    decisive = True
     kind: str
     author: str
     preview: str
@@ -382,7 +353,6 @@ class MessageReceived(Event):
 class VariablesRequired(Event):
     """A subagent waits for values of its variables. It begins once they are set."""
 
-    type = "variables_required"
     request_id: str
     thread_id: str
     agent: str
@@ -390,11 +360,9 @@ class VariablesRequired(Event):
     missing: list[str]
 
 
-class HandedOver(Event):
+class HandedOver(Event, decisive=True):
     """Another agent has taken over the thread and continues with its history."""
 
-    type = "handed_over"
-    decisive = True
     from_agent: str
     to_agent: str
     step: int
@@ -403,11 +371,9 @@ class HandedOver(Event):
 # Input requests: opened, answered, expired, and the reminders in between.
 
 
-class InputRequired(Event):
+class InputRequired(Event, decisive=True):
     """The session waits for a person."""
 
-    type = "input_required"
-    decisive = True
     request_id: str
     kind: str
     question: str
@@ -415,33 +381,24 @@ class InputRequired(Event):
     deadline: datetime
 
 
-class InputReceived(Event):
-    type = "input_received"
-    decisive = True
+class InputReceived(Event, decisive=True):
     request_id: str
     kind: str
     by: str
 
 
-class InputExpired(Event):
-    type = "input_expired"
-    decisive = True
+class InputExpired(Event, decisive=True):
     request_id: str
     kind: str
 
 
-class InputReminder(InputRequired):
+class InputReminder(InputRequired, decisive=False):
     """Nobody has answered yet: the same subscriptions are notified again."""
 
-    type = "input_reminder"
-    decisive = False
 
-
-class InputEscalated(InputRequired):
+class InputEscalated(InputRequired, decisive=False):
     """Nobody has answered yet: the subscription named `to` is notified, whatever events it otherwise asks for."""
 
-    type = "input_escalated"
-    decisive = False
     to: str
 
 
@@ -451,7 +408,6 @@ class InputEscalated(InputRequired):
 class BudgetLow(Event):
     """Emitted once for each budget of a session, and once for each budget of a tree."""
 
-    type = "budget_low"
     scope: Scope
     budget: str  # steps | tokens | cost_usd | tool_calls | ttl
     limit: float
@@ -461,7 +417,6 @@ class BudgetLow(Event):
 class BudgetRaised(Event):
     """A person raised a budget of a running session or of its tree; one event for each budget."""
 
-    type = "budget_raised"
     scope: Scope
     budget: str
     before: float
@@ -469,32 +424,21 @@ class BudgetRaised(Event):
     by: str
 
 
-class SubagentBudgetExceeded(Event):
+class SubagentBudgetExceeded(Event, decisive=True):
     """Emitted in the parent's stream, before the outcome is delivered."""
 
-    type = "subagent_budget_exceeded"
-    decisive = True
     child_session_id: str
     reason: Reason
     error: str | None = None
 
 
 class Anomaly(Event):
-    type = "anomaly"
     kind: str  # error_rate | spend_rate | denied_calls
     value: float
     threshold: float
 
 
-class AcceptanceChecked(Event):
-    type = "acceptance_checked"
-    decisive = True
+class AcceptanceChecked(Event, decisive=True):
     round: int
     passed: bool
     verdicts: list[Verdict]
-
-
-# every event that a session can emit, in the order of this file
-EVENTS: tuple[type[Event], ...] = tuple(
-    one for one in list(globals().values()) if isinstance(one, type) and issubclass(one, Event) and "type" in vars(one)
-)

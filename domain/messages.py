@@ -10,8 +10,6 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationInfo,
@@ -21,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from domain.frozen import Closed, Frozen
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.pictures import FileBlock
@@ -29,16 +28,12 @@ from domain.sessions.session import CallState, StopReason, ToolCallResult, Usage
 # The content of messages, in blocks of our own form. Only the vendors' files of activities/model/ translate them.
 
 
-class ContentBlock(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class TextBlock(ContentBlock):
+class TextBlock(Frozen):
     type: Literal["text"] = "text"
     text: str
 
 
-class ThinkingBlock(ContentBlock):
+class ThinkingBlock(Frozen):
     """A thought of a model. Only the same model accepts it back, unchanged and with its proof, in its vendor's form."""
 
     type: Literal["thinking"] = "thinking"
@@ -47,23 +42,21 @@ class ThinkingBlock(ContentBlock):
     hidden: bool = False  # the text is not shown: only the proof contains it
 
 
-class ToolCallBlock(ContentBlock):
+class ToolCallBlock(Frozen):
     type: Literal["tool_call"] = "tool_call"
     id: str
     name: str
     arguments: JsonObject
 
 
-class QueuedTool(BaseModel):
+class QueuedTool(Frozen):
     """A tool call that waits in an inbox."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     arguments: JsonObject = Field(default_factory=dict)
 
 
-class ToolResultBlock(ContentBlock):
+class ToolResultBlock(Frozen):
     type: Literal["tool_result"] = "tool_result"
     call_id: str
     text: str
@@ -115,10 +108,8 @@ THINKING_TOKENS: dict[Effort, int] = {
 }
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(Closed, strict=True):
     """How the model of a task replies; what is left out is as the agent and the model have it."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     temperature: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     top_p: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False, description="not with temperature")
@@ -223,9 +214,7 @@ _UNANSWERED = "No result: {}. It may or may not have happened."
 UNANSWERED = _UNANSWERED.format(INTERRUPTED)
 
 
-class NodeBody(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class NodeBody(Frozen):
     kind: ClassVar[NodeKind]
 
 
@@ -299,10 +288,8 @@ def read_body(kind: str, stored: str) -> Body:
     return BODIES[kind].model_validate_json(stored)
 
 
-class Node(BaseModel):
+class Node(Frozen):
     """One immutable message. Its body is parsed once, when the node is read; the store holds it as JSON."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     parent: str | None

@@ -20,22 +20,6 @@ from domain.limits import figure
 from domain.missions import MissionStatus
 from domain.task import Strict
 
-# the events of a session that are shown in the feed of its tenant
-FEED = (
-    "task_started",
-    "task_completed",
-    "task_failed",
-    "task_cancelled",
-    "mailbox_updated",
-    "input_required",
-    "input_received",
-    "input_reminder",
-    "input_escalated",
-    "budget_low",
-    "anomaly",
-    "context_lost",
-)
-
 PREFIX = "whsec_"
 ROTATION_HOURS = 24  # during which the old secret signs too
 MOST_PATIENCE = 86_400.0  # the longest pause that a receiver may ask for, in seconds

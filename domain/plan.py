@@ -2,7 +2,9 @@
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from domain.frozen import Closed
 
 
 class StepState(StrEnum):
@@ -12,16 +14,12 @@ class StepState(StrEnum):
     SKIPPED = "skipped"
 
 
-class PlanStep(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class PlanStep(Closed):
     title: str = Field(min_length=1, max_length=300)
     status: StepState = StepState.PENDING
 
 
-class Plan(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class Plan(Closed):
     steps: list[PlanStep] = Field(min_length=1, max_length=50)
 
     @property

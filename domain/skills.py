@@ -4,9 +4,10 @@ description and whose text is read when the skill is needed; other files may lie
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from domain import front_matter
+from domain.frozen import Closed
 
 SKILL_FILE = "SKILL.md"
 LOAD_SKILL = "load_skill"  # the tool with which a model reads one
@@ -29,9 +30,7 @@ class SkillError(ValueError):
     """A skill cannot be used; the message says why."""
 
 
-class Skill(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class Skill(Closed):
     description: str = Field(min_length=1, max_length=1_024)
     text: str = Field(min_length=1, max_length=MOST_FILE_CHARS)
     files: dict[SkillPath, Annotated[str, Field(max_length=MOST_FILE_CHARS)]] = Field(
@@ -43,10 +42,8 @@ class Skill(BaseModel):
         return len(self.description) + len(self.text) + sum(map(len, self.files.values()))
 
 
-class _Header(BaseModel):
+class _Header(BaseModel, strict=True):
     """What we read of the front matter; the format has more fields, and clients add theirs."""
-
-    model_config = ConfigDict(strict=True)
 
     name: SkillName
     description: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_024)]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from domain.agents.definition import (
@@ -58,8 +58,8 @@ DRY_RUN = (
 )
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Strict(BaseModel, extra="forbid", strict=True):
+    pass
 
 
 class PastMessage(Strict):

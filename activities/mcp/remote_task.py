@@ -18,7 +18,7 @@ from mcp_types import (
     RequestParams,
     Result,
 )
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from activities.mcp.connection import TASKS, McpFailure
 from activities.tools.tool import clean_json, clean_text
@@ -42,9 +42,7 @@ def _storable(text: str) -> str:
     return text
 
 
-class CreatedTask(Result):
-    model_config = ConfigDict(extra="allow")
-
+class CreatedTask(Result, extra="allow"):
     result_type: Literal["task"]
     task_id: Annotated[str, AfterValidator(_storable)] = Field(min_length=1, max_length=500)
     poll_interval_ms: Any = None  # a wrong one must not cost the id
@@ -61,9 +59,7 @@ class TaskRequest(Request[AboutTask, str]):
     name_param = "taskId"
 
 
-class TaskState(Result):
-    model_config = ConfigDict(extra="allow")
-
+class TaskState(Result, extra="allow"):
     status: str = ""
     poll_interval_ms: Any = None
     input_requests: JsonObject | None = None
@@ -71,8 +67,8 @@ class TaskState(Result):
     error: JsonObject | None = None
 
 
-class Acknowledged(Result):
-    model_config = ConfigDict(extra="allow")
+class Acknowledged(Result, extra="allow"):
+    pass
 
 
 class DeclaresTasks(ClientExtension):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from activities.tools.tool import ASK_PEOPLE, Tool
 from domain.agents.definition import RESULT_SCHEMA, ExternalTool
@@ -34,10 +34,8 @@ class Described(Unaskable):
         self.tool = tool
 
 
-class Arguments(BaseModel):
+class Arguments(BaseModel, extra="allow"):
     """Accept any arguments; they are checked against the schema that the caller gave."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 def _write(arguments: BaseModel) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from errand.models import Source
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from activities.user_code import at_home, call_at_home, run_apart
@@ -114,10 +114,8 @@ class FileChange:
     after: Callable[[str | None], str | None]  # takes the present text (None: no file); None if the call would fail
 
 
-class ToolInput(BaseModel):
+class ToolInput(BaseModel, extra="forbid"):
     """The arguments of one of the platform's tools; others are refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 def list_problems(error: ValidationError) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.http.problems import Unreadable
 from domain.ids import is_id
@@ -16,10 +16,8 @@ _UTC = timedelta()
 T = TypeVar("T")
 
 
-class Parameters(BaseModel):
+class Parameters(BaseModel, extra="forbid"):
     """Unknown parameters are refused, so that a misspelt one does not seem to have been applied."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class ListParameters(Parameters):

@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic_core import to_jsonable_python
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -25,10 +25,8 @@ _OF_STATUS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed"}
 _CLOSING = frozenset({"bad-request", "body-too-large", "request-timeout", "uri-too-long", "headers-too-large"})
 
 
-class Finding(BaseModel):
+class Finding(BaseModel, serialize_by_alias=True):
     """One error of a request; the value itself is never repeated."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     pointer: str = Field(description="JSON pointer into the body, or the name of a parameter")
     code: str
@@ -39,10 +37,8 @@ class Finding(BaseModel):
     )
 
 
-class Problem(BaseModel):
+class Problem(BaseModel, extra="allow"):
     """An RFC 9457 problem."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: str = Field(examples=["urn:errand:problem:validation"])
     title: str

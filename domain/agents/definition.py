@@ -12,8 +12,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
+from domain.frozen import Closed, Frozen
 from domain.json_object import JsonObject
 from domain.json_schema import SchemaProblem, schema_problems
 from domain.messages import ToolCallBlock
@@ -32,10 +33,8 @@ def snake_case(name: str) -> str:
     return _HUMP.sub(r"_\1", name).lower()
 
 
-class AgentPart(BaseModel):
+class AgentPart(Closed):
     """A part of an agent definition: frozen, without unknown fields, in either spelling."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -93,10 +92,8 @@ _VARIABLE = re.compile(r"\$\{(" + VARIABLE_NAME_PATTERN.strip("^$") + r")\}")
 _PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class McpTool(BaseModel):
+class McpTool(Closed):
     """A tool as its server described it when the agent's version was made."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, max_length=200)  # as the server calls it
     description: str = Field(default="", max_length=LONGEST_DESCRIPTION)
@@ -465,10 +462,8 @@ class Mode(StrEnum):
     ALL = "all"
 
 
-class AgentLimits(BaseModel):
+class AgentLimits(Closed):
     """Default limits of this agent's sessions. A task may ask for less, or for more up to the platform's ceilings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ttl_ms: int | None = Field(default=None, ge=1_000)
     steps: int | None = Field(default=None, ge=1)
@@ -631,11 +626,9 @@ class AgentDefinition(Equipment):
 # The two sides of a session's agent, as the session's loop needs them.
 
 
-class Sides(BaseModel):
+class Sides(Frozen):
     """Who takes the turns, which rules end them, and how many turns there may be. A plain agent, with a model on side
     A, people on side B and no rules, has no `Sides`."""
-
-    model_config = ConfigDict(frozen=True)
 
     a: Side
     b: Side

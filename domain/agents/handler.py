@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import from_json, to_json
 
 from domain.agents.definition import ToolName
-from domain.frozen import Frozen
+from domain.frozen import Closed, Frozen
 from domain.json_object import JsonObject
 from domain.messages import (
     ASSISTANT,
@@ -41,10 +41,8 @@ def _as_json(arguments: JsonObject) -> JsonObject:
     return plain
 
 
-class HandlerCall(BaseModel):
+class HandlerCall(Closed):
     """A tool call that a handler asks for; it runs like a model's, under the same rules."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ToolName
     input: Annotated[JsonObject, AfterValidator(_as_json)] = Field(default_factory=dict)
@@ -79,10 +77,8 @@ class HandlerTurn(Frozen):
     subagents: list[str] = Field(default_factory=list)  # agents that subagent_create can start
 
 
-class HandlerReply(BaseModel):
+class HandlerReply(Closed):
     """The reply of a handler: a text ends its turn; calls run, and their results are in its next turn."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = ""
     calls: list[HandlerCall] = Field(default_factory=list, max_length=MOST_CALLS)

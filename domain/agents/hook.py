@@ -3,9 +3,9 @@
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from domain.frozen import Frozen
+from domain.frozen import Closed, Frozen
 
 MOST_TEXT = 2_000  # characters of a note or a refusal
 MOST_RESULT = 60_000  # characters of a message or a result that a hook puts in the place of another
@@ -125,10 +125,8 @@ class OnEnd(Moment):
     error: str | None
 
 
-class HookReply(BaseModel):
+class HookReply(Closed):
     """The reply of a hook. None means the same as an empty reply."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # before_model, on_message, after_tool: a sentence that the model sees with its next call
     note: str | None = Field(default=None, max_length=MOST_TEXT)

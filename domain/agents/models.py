@@ -13,9 +13,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
-from domain.frozen import Frozen
+from domain.frozen import Closed, Frozen
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
@@ -35,10 +35,8 @@ STAND_IN = "offline"  # the model of the offline stand-in, which costs nothing
 _DATE_SUFFIX = re.compile(r"-\d{8}$")
 
 
-class Provider(BaseModel):
+class Provider(Closed):
     """An endpoint that answers for models, as the operator configured it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Kind
     base_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+\S*$")
@@ -108,10 +106,8 @@ class Providers(Frozen):
 NAMED = TypeAdapter(dict[ProviderName, Provider])
 
 
-class Price(BaseModel):
+class Price(Closed):
     """USD per million tokens, and how many tokens the model can take in."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
@@ -150,10 +146,8 @@ class ListPrice:
 FREE = Price(input=0, output=0, cache_read=0, cache_write=0, context_window=200_000)
 
 
-class PriceTable(BaseModel):
+class PriceTable(Closed):
     """The prices of the file, then those of the list."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     models: dict[str, Price] = Field(default_factory=dict)
     providers: Providers = Field(default_factory=Providers, exclude=True)

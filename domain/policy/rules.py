@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from httpx2 import URL, InvalidURL
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from domain.frozen import Frozen
+from domain.frozen import Closed, Frozen
 
 # Shell commands as permission rules see them: one command, however it is spelled.
 #
@@ -288,10 +288,8 @@ class Action(StrEnum):
     ASK = "ask"
 
 
-class Rule(BaseModel):
+class Rule(Closed):
     """`permission` names a tool or `delegation`; `pattern` must match the whole subject. Both may contain * and ?."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     permission: str = Field(min_length=1, max_length=64)
     pattern: str = Field(default="*", min_length=1, max_length=1_000)

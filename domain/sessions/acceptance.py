@@ -6,30 +6,26 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from errand.models import EffectRecord, Verdict
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from domain.conversations.mailbox import disarm_tags
-from domain.frozen import Frozen
+from domain.frozen import Closed, Frozen
 from domain.messages import ToolDefinition
 from domain.sessions.session import AgentRef, SandboxMode, SessionRef, Usage, preview
 
 CriterionText = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
-class CommandCriterion(BaseModel):
+class CommandCriterion(Closed, strict=True):
     """A command that must succeed in the workspace, inside the sandbox."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     kind: Literal["command"]
     run: CriterionText
     timeout_s: int = Field(default=60, ge=1, le=600)
 
 
-class TextCriterion(BaseModel):
+class TextCriterion(Closed, strict=True):
     """A statement that the model must confirm, in a separate call. A bare text means the same."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     kind: Literal["text"]
     criterion: CriterionText

@@ -8,7 +8,7 @@ Those that start something, or wait for it, are planned together by the activity
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.events import Progress
@@ -26,8 +26,8 @@ COPIED = "Paths of files of yours that it gets a copy of."
 # what each tool is given
 
 
-class _Stripped(ToolInput):
-    model_config = ConfigDict(str_strip_whitespace=True)
+class _Stripped(ToolInput, str_strip_whitespace=True):
+    pass
 
 
 class DelegateInput(ToolInput):

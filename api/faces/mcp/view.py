@@ -17,7 +17,7 @@ from mcp_types import (
     TaskStatus,
     TextContent,
 )
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from api.http import body
@@ -67,10 +67,8 @@ class McpTask(TaskSummary):
     poll_interval_ms: int
 
 
-class ExtensionTask(BaseModel):
+class ExtensionTask(BaseModel, alias_generator=to_camel, populate_by_name=True):
     """A task of the tasks extension, which the library does not know."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
     task_id: str
     status: TaskStatus
@@ -87,10 +85,8 @@ class ExtensionTask(BaseModel):
         return {"ttlMs": None, **self.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
 
-class FormResponse(BaseModel):
+class FormResponse(BaseModel, extra="ignore"):
     """A person's reaction to a form."""
-
-    model_config = ConfigDict(extra="ignore")
 
     action: Literal["accept", "decline", "cancel"]
     content: JsonObject | None = None

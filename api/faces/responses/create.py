@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 from errand import models
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from api.conversations import control, deferred, run
 from api.conversations.bodies import MessageBody, RunBody
@@ -39,10 +39,8 @@ ECHOED = frozenset({"reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_req
 M = TypeVar("M", RunBody, MessageBody)
 
 
-class InputItem(BaseModel):
+class InputItem(BaseModel, extra="ignore", strict=True):
     """Clients send items back as they received them, so extra fields are allowed."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class TextPart(InputItem):

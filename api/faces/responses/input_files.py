@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from api.faces.responses.errors import BadParameter
 from api.http.auth import Call
@@ -18,10 +18,8 @@ from store.files import digest_of
 _FIELDS = {"input_image": "image_url", "input_file": "file_data"}
 
 
-class FilePart(BaseModel):
+class FilePart(BaseModel, extra="ignore", strict=True):
     """A picture or a PDF. What is kept of a request has its id only."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
 
     type: Literal["input_image", "input_file"]
     file_id: str | None = None

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
 
+from domain.frozen import Frozen
 from domain.json_object import JsonObject
 
 SERVER = "errand"  # the server label of the platform's own tools
@@ -13,18 +13,14 @@ ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]
 
 
-class Shown(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class OutputText(Shown):
+class OutputText(Frozen):
     type: Literal["output_text"] = "output_text"
     text: str
     annotations: list[JsonObject] = []
     logprobs: list[JsonObject] = []
 
 
-class OutputMessage(Shown):
+class OutputMessage(Frozen):
     type: Literal["message"] = "message"
     id: str
     role: Literal["assistant"] = "assistant"
@@ -33,24 +29,24 @@ class OutputMessage(Shown):
     phase: Literal["commentary", "final_answer"]
 
 
-class SummaryText(Shown):
+class SummaryText(Frozen):
     type: Literal["summary_text"] = "summary_text"
     text: str
 
 
-class Reasoning(Shown):
+class Reasoning(Frozen):
     type: Literal["reasoning"] = "reasoning"
     id: str
     summary: list[SummaryText]
     status: ItemStatus
 
 
-class ToolError(Shown):
+class ToolError(Frozen):
     type: Literal["mcp_tool_execution_error"] = "mcp_tool_execution_error"
     content: list[JsonObject]
 
 
-class McpCall(Shown):
+class McpCall(Frozen):
     """A call of one of the platform's own tools."""
 
     type: Literal["mcp_call"] = "mcp_call"
@@ -63,7 +59,7 @@ class McpCall(Shown):
     error: ToolError | None = None
 
 
-class FunctionCall(Shown):
+class FunctionCall(Frozen):
     """A call of a tool that the caller brought and answers."""
 
     type: Literal["function_call"] = "function_call"
@@ -74,7 +70,7 @@ class FunctionCall(Shown):
     status: ItemStatus
 
 
-class ApprovalRequest(Shown):
+class ApprovalRequest(Frozen):
     type: Literal["mcp_approval_request"] = "mcp_approval_request"
     id: str
     server_label: str = SERVER
@@ -85,16 +81,16 @@ class ApprovalRequest(Shown):
 Item = OutputMessage | Reasoning | McpCall | FunctionCall | ApprovalRequest
 
 
-class InputDetails(Shown):
+class InputDetails(Frozen):
     cached_tokens: int
     cache_write_tokens: int
 
 
-class OutputDetails(Shown):
+class OutputDetails(Frozen):
     reasoning_tokens: int = 0
 
 
-class ResponseUsage(Shown):
+class ResponseUsage(Frozen):
     input_tokens: int
     input_tokens_details: InputDetails
     output_tokens: int
@@ -102,16 +98,16 @@ class ResponseUsage(Shown):
     total_tokens: int
 
 
-class ResponseError(Shown):
+class ResponseError(Frozen):
     code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
     message: str
 
 
-class IncompleteDetails(Shown):
+class IncompleteDetails(Frozen):
     reason: Literal["max_output_tokens", "max_messages"]
 
 
-class ResponseState(Shown):
+class ResponseState(Frozen):
     """The part of a response that follows from the event log."""
 
     status: ResponseStatus
@@ -123,7 +119,7 @@ class ResponseState(Shown):
     incomplete_details: IncompleteDetails | None = None
 
 
-class ConversationId(Shown):
+class ConversationId(Frozen):
     id: str
 
 
@@ -150,7 +146,7 @@ class ResponseObject(ResponseState):
     service_tier: str = "default"
 
 
-class StreamEvent(Shown):
+class StreamEvent(Frozen):
     """An event of a stream: its type, and the fields of that type."""
 
     type: str

@@ -13,7 +13,7 @@ from api.conversations import control
 from api.conversations.control import Stop
 from api.faces.responses.create import create
 from api.faces.responses.errors import BadParameter
-from api.faces.responses.objects import ResponseObject, Shown
+from api.faces.responses.objects import ResponseObject
 from api.faces.responses.project import Fold, ResponseId
 from api.faces.responses.request import read_create
 from api.faces.responses.view import FACE, FoundResponse, find, find_asked, fold_log, show
@@ -26,6 +26,7 @@ from api.streams.readers import count_stream, stream_feed
 from domain.agents.definition import AgentDefinition, Mode
 from domain.errors import NotFound, Unavailable
 from domain.faces import FaceRequest
+from domain.frozen import Frozen
 from domain.ids import derive_id
 from domain.json_object import JsonObject
 from domain.sessions.session import AgentRef, Reason
@@ -57,13 +58,13 @@ class ItemQuery(IncludeQuery):
     order: Literal["asc", "desc"] = "desc"
 
 
-class Deleted(Shown):
+class Deleted(Frozen):
     id: str
     object: Literal["response"] = "response"
     deleted: bool = True
 
 
-class ListedModel(Shown):
+class ListedModel(Frozen):
     id: str
     object: Literal["model"] = "model"
     created: int = 0
@@ -74,12 +75,12 @@ class ListedModel(Shown):
         return cls(id=ref.name, owned_by="errand" if ref.owner == agents.SHIPPED else ref.owner)
 
 
-class ModelPage(Shown):
+class ModelPage(Frozen):
     object: Literal["list"] = "list"
     data: list[ListedModel]
 
 
-class ItemPage(Shown):
+class ItemPage(Frozen):
     object: str = "list"
     data: list[JsonObject]
     first_id: str
