@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from domain.events import BudgetRaised, EventRow
 from domain.limits import CallEstimate, Grant, Raise, Reserved, TreeBudget, grant
 from domain.sessions.session import Limits, Scope, SessionRef
-from store import audit
+from store import audit, runs
 from store.database import Pool, to_json
 
 _TREE = "SELECT * FROM budgets WHERE tenant = $1 AND conversation_id = $2"
@@ -28,9 +28,11 @@ async def sum_reserved(pool: Pool, tenant: str, conversation_id: str) -> Reserve
     return Reserved(**row) if row else Reserved()
 
 
-async def reserve(pool: Pool, ref: SessionRef, line: str, estimate: CallEstimate) -> Grant:
-    """Reserve under the lock of the tree's row, so that concurrent calls never reserve the same money twice."""
+async def reserve(pool: Pool, ref: SessionRef, line: str, estimate: CallEstimate, run: str | None = None) -> Grant:
+    """Reserve under the lock of the tree's row, so that concurrent calls never reserve the same money twice. Nothing is
+    reserved for a session that has ended, because nobody would release it."""
     async with pool.acquire() as connection, connection.transaction():
+        await runs.check(connection, ref, run)
         row = await connection.fetchrow(f"{_TREE} FOR UPDATE", ref.tenant, ref.conversation_id)
         if row is None:
             return Grant(output_tokens=estimate.output_tokens)

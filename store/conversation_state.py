@@ -81,14 +81,17 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
 
 async def find_stranded(pool: Pool, older_than_s: float, limit: int = 200) -> list[tuple[str, str]]:
     """Conversations of all tenants in which something waits longer than it would if their workflow were running: a
-    message that no session took, or a session without activity since one of its subagents ended."""
-    sql = """SELECT i.tenant, i.conversation_id FROM inbox i
-               JOIN conversations c ON c.tenant = i.tenant AND c.id = i.conversation_id AND c.status = 'open'
-              WHERE i.taken_by IS NULL AND i.wake AND i.created_at < now() - make_interval(secs => $1)
-             UNION
-             SELECT s.tenant, s.conversation_id FROM sessions s
-               JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by AND p.live
-              WHERE s.ended_at > p.updated_at AND s.ended_at < now() - make_interval(secs => $1)
-              LIMIT $2"""
+    message that no session took, or a session without activity since one of its subagents ended. In random order, so
+    that one that cannot be helped does not hide the others."""
+    sql = """SELECT * FROM (
+                 SELECT i.tenant, i.conversation_id FROM inbox i
+                   JOIN conversations c ON c.tenant = i.tenant AND c.id = i.conversation_id AND c.status = 'open'
+                   JOIN threads t ON t.tenant = i.tenant AND t.id = i.thread_id AND t.terminated_at IS NULL
+                  WHERE i.taken_by IS NULL AND i.wake AND i.created_at < now() - make_interval(secs => $1)
+                 UNION
+                 SELECT s.tenant, s.conversation_id FROM sessions s
+                   JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by AND p.live
+                  WHERE s.ended_at > p.updated_at AND s.ended_at < now() - make_interval(secs => $1)) found
+              ORDER BY random() LIMIT $2"""
     rows = await pool.fetch(sql, older_than_s, limit)
     return [(row["tenant"], row["conversation_id"]) for row in rows]

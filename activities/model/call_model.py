@@ -15,7 +15,14 @@ from opentelemetry import trace
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import call_attempt, cancel_requested, complete_work, retry_if_away, send_heartbeats
+from activities.attempt import (
+    call_attempt,
+    cancel_requested,
+    complete_work,
+    retry_if_away,
+    run_of,
+    send_heartbeats,
+)
 from activities.events import EventWriter
 from activities.hooks.run_hooks import Hooks
 from activities.model import recorded as recording
@@ -354,7 +361,8 @@ class Bounds:
                 await budgets.release(self._pool, call.ref, call.line)
 
     async def _reserved(self, call: ModelCall, estimate: CallEstimate) -> Grant:
-        return await patiently(lambda: budgets.reserve(self._pool, call.ref, call.line, estimate), seconds=PATIENCE)
+        place = self._pool, call.ref, call.line, estimate, run_of(call.ref)
+        return await patiently(lambda: budgets.reserve(*place), seconds=PATIENCE)
 
     def budget_note(self, call: ModelCall, facts: StepFacts) -> str:
         """The note about what is left. It comes after everything that can be cached, and is never stored."""

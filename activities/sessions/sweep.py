@@ -152,14 +152,14 @@ class Sweep:
     async def _pass_on(self) -> None:
         """Pass on what requests have written and could not send, because Temporal was unreachable or their process
         died: a start, a stop, an answer, a message, a schedule. What fails here the sweep repeats."""
-        for session in await sessions.find_unstarted(self._pool, STARTING_SECONDS):
-            await self._look_at(session)
+        unstarted = {one.id: one for one in await sessions.find_unstarted(self._pool, STARTING_SECONDS)}
+        await one_by_one("sessions", unstarted, lambda one: self._look_at(unstarted[one]))
         unheard = await sessions.find_unheard(self._pool, STARTING_SECONDS)
         await one_by_one("stops and answers", unheard, lambda one: self._repeat_signal(*one))
-        for message in await conversations.find_unsignalled(self._pool, limit=20):
-            await self._signal(*message)
-        for schedule in await schedules.find_unsynced(self._pool, limit=20):
-            await self._schedules.put(schedule)
+        messages = await conversations.find_unsignalled(self._pool, limit=20)
+        await one_by_one("messages", messages, lambda one: self._signal(*one))
+        unsynced = {one.id: one for one in await schedules.find_unsynced(self._pool, limit=20)}
+        await one_by_one("schedules", unsynced, lambda one: self._schedules.put(unsynced[one]))
 
     async def _repeat_signal(self, tenant: str, session_id: str, what: str) -> None:
         """Once Temporal has taken it, it is not repeated: a session may take its time to stop, and each signal is an

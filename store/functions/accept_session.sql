@@ -193,6 +193,10 @@ BEGIN
             IF refused IS NULL THEN RAISE; END IF;
     END;
     IF refused IS NOT NULL THEN
+        SELECT * INTO before FROM sessions WHERE tenant = s.tenant AND id = s.id;
+        IF FOUND THEN   -- by an earlier attempt, whose transaction was committed while this one waited for a lock
+            RETURN jsonb_build_object('session', to_jsonb(before));
+        END IF;
         DELETE FROM idempotency WHERE tenant = s.tenant AND key = idem.key;  -- a refused request leaves no record
         RETURN refused;
     END IF;

@@ -43,5 +43,6 @@ BEGIN
     RETURN n.reply;
 EXCEPTION WHEN unique_violation THEN
     SELECT reply INTO done FROM messages WHERE tenant = n.tenant AND idem = n.idem;
+    IF done IS NULL THEN RAISE; END IF;
     RETURN done;
 END $$;

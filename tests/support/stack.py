@@ -178,8 +178,8 @@ class Stack:
 
     @asynccontextmanager
     async def without_sweeps(self) -> AsyncIterator[None]:
-        """No worker sweeps meanwhile."""
-        await self.pool.execute("UPDATE workers SET swept_at = now() + interval '1 hour'")
+        """No worker begins to sweep for half a minute, as if one just had."""
+        await self.pool.execute("UPDATE workers SET swept_at = now()")
         try:
             yield
         finally:

@@ -135,7 +135,17 @@ async def test_rows_that_no_sweep_can_repair_do_not_block_the_others(stack: Stac
     past = json.loads(rules)
     past["mission"]["expires_at"] = "2026-01-01T00:00:00Z"
     await pool.execute("UPDATE schedules SET rules = $2 WHERE id = $1", missions[1]["id"], json.dumps(past))
+
+    async def passed_on() -> bool:
+        signalled = not await pool.fetchval("SELECT unsignalled FROM inbox WHERE id = $1", left[1].id)
+        synced = "SELECT synced = version FROM schedules WHERE id = $1"
+        return signalled and bool(await pool.fetchval(synced, good["id"]))
+
     try:
+        async with stack.without_sweeps():
+            await eventually(passed_on, seconds=15, what="a look of a worker passed on what it can")
+        await pool.execute("UPDATE inbox SET unsignalled = true WHERE id = $1", left[1].id)
+        await pool.execute("UPDATE schedules SET version = version + 1 WHERE id = $1", good["id"])
         await stack.sweep()
         assert not await pool.fetchval("SELECT unsignalled FROM inbox WHERE id = $1", left[1].id)
         ended = "SELECT status FROM schedules WHERE id = $1"

@@ -13,6 +13,7 @@ from domain.sessions.session import Reason, SessionRef, Usage
 from domain.sessions.writes import Acceptance, BudgetUse, NewBudget
 from store import budgets, messages, sessions
 from store.database import Pool
+from store.runs import SessionEnded
 from tests.behaviour.store.conftest import Accept, new_session
 from tests.behaviour.store.test_messages import step
 from tests.behaviour.store.test_sessions import ending
@@ -62,6 +63,9 @@ async def test_end_of_a_session_releases_its_reservations(pool: Pool, accept: Ac
     await budgeted(pool, ref, max_tokens=10_000)
     await budgets.reserve(pool, ref, "main/1.0", ESTIMATE)
     await sessions.finish_session(pool, ending(ref, Reason.ERROR))
+    assert await held(pool, ref) == (0, 0)
+    with pytest.raises(SessionEnded):  # a worker that was paused meanwhile
+        await budgets.reserve(pool, ref, "main/1.0", ESTIMATE, "run")
     assert await held(pool, ref) == (0, 0)
 
 

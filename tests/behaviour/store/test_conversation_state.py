@@ -6,8 +6,8 @@ import asyncio
 from domain.ids import new_id
 from domain.sessions.session import Reason
 from domain.sessions.writes import ThreadMessage
-from store import conversations, sessions
-from store.conversation_state import load_state
+from store import conversations, sessions, threads
+from store.conversation_state import find_stranded, load_state
 from store.database import Pool
 from store.sessions import WrittenEnding
 from tests.behaviour.store.conftest import Accept
@@ -53,3 +53,24 @@ async def test_a_state_that_is_loaded_during_an_end_has_the_end(pool: Pool, acce
         await asyncio.sleep(0.2)
         assert not loading.done()
     assert (await loading).live == {}
+
+
+async def test_a_message_to_a_terminated_thread_waits_for_nobody(pool: Pool, accept: Accept) -> None:
+    """No session can take it, so its conversation must not be opened for it again and again."""
+    told = [await accept(), await accept()]
+    for root in told:
+        child = child_of(root)
+        await accepted(pool, child)
+        message = ThreadMessage(
+            id=new_id(), conversation_id=root.conversation_id, thread_id=ref_of(child).session_id, text="Go on."
+        )
+        await conversations.add_message(pool, "default", message)
+    stranded = [("default", root.conversation_id) for root in told]
+    looks = [await find_stranded(pool, 0, limit=1) for _ in range(40)]
+    assert len({one for found in looks for one in found}) > 1  # none hides the others
+    assert set(stranded) <= set(await find_stranded(pool, 0, limit=10_000))
+    place = await threads.get(pool, "default", message.thread_id)
+    assert place is not None
+    await threads.terminate(pool, "default", place, "someone")
+    found = await find_stranded(pool, 0, limit=10_000)
+    assert stranded[0] in found and stranded[1] not in found

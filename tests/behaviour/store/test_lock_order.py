@@ -81,6 +81,20 @@ async def test_message_to_an_ending_session_does_not_deadlock(pool: Pool, accept
     assert (await sessions.accept(pool, second)).session is not None
 
 
+async def test_session_that_an_earlier_attempt_accepts_meanwhile_is_not_busy_with_itself(
+    pool: Pool, accept: Accept
+) -> None:
+    """The worker of the first attempt died, but the database still commits what it had sent."""
+    ref = await accept()
+    await end(pool, ref, Reason.GOAL_REACHED)
+    second = Acceptance(session=new_session(ref.conversation_id))
+    async with held(pool, "conversations", f"id = '{ref.conversation_id}'") as others:
+        for _ in range(2):
+            await others.begin(sessions.accept(pool, second))
+    first, again = [task.result().session for task in others.begun]
+    assert first is not None and again is not None and (first.id, again.live) == (again.id, True)
+
+
 async def test_request_expiring_in_a_cancelled_session_does_not_deadlock(pool: Pool, accept: Accept) -> None:
     ref = await accept()
     request_id = await opened(pool, ref)

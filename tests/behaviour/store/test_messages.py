@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
 from domain.events import EventRow, Progress
@@ -52,6 +53,14 @@ async def test_one_of_many_attempts_is_committed(pool: Pool, accept: Accept) -> 
     assert node.id == committed[0].head
     facts = await messages.begin_step(pool, begin(ref, "session/x/1", 7))
     assert facts.reply == committed[0].model_dump_json()
+
+
+async def test_a_node_that_another_step_wrote_is_not_taken_for_its_reply(pool: Pool, accept: Accept) -> None:
+    ref = await accept()
+    one = step(ref, "session/y/1", 2, "one")
+    await messages.commit_step(pool, one)
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await messages.commit_step(pool, one.model_copy(update={"idem": "session/y/2", "version": 3}))
 
 
 async def test_the_projection_only_moves_forward(pool: Pool, accept: Accept) -> None:
