@@ -30,10 +30,10 @@ EventData = JsonObject  # an event as the server sent it, since events of other 
 Model = TypeVar("Model")
 T = TypeVar("T")
 
-BEYOND_ANY_EVENT = 10**17  # the server allows 18 digits
 RESTART_SECONDS = 20.0  # a process of the stack that died is back sooner
 RESTART_PAUSE = 0.5
 BUSY = 503
+AS_PAGE = {"Accept": "application/json"}  # without it the routes of events respond with a stream
 WAIT_SECONDS = 30  # per request for a result
 ENDS = frozenset({"task_completed", "task_failed", "task_cancelled"})
 
@@ -127,9 +127,8 @@ class Api(Errand):
 
     def items(self, path: str, *, position: str = "cursor", **params: Param) -> Iterator[Any]:
         """The items of all pages of a list; `position`: the parameter that continues it."""
-        as_page = {"Accept": "application/json"}  # without it the routes of events respond with a stream
         while True:
-            page = self.ask("GET", path, params=params, headers=as_page)
+            page = self.ask("GET", path, params=params, headers=AS_PAGE)
             yield from page["items"]
             before, params[position] = params.get(position), page[f"next_{position}"]
             if params[position] in (None, before):
@@ -142,16 +141,9 @@ class Api(Errand):
         return parse(Conversation, self.get(f"/conversations/{segment(conversation_id)}"))
 
     def last_event(self, conversation_id: str) -> int:
-        """The number of a conversation's newest event. The server reports it when asked for events after a later
-        one."""
+        """The number of a conversation's newest event."""
         path = f"/conversations/{segment(conversation_id)}/events"
-        try:
-            self.request("GET", path, params={"after": BEYOND_ANY_EVENT}, headers={"Accept": "application/json"})
-        except Refused as refused:
-            if "last" in refused.body:
-                return int(refused.body["last"])
-            raise
-        return 0
+        return int(self.ask("GET", path, params={"after": "latest"}, headers=AS_PAGE)["next_after"])
 
     def messages(self, path: str, body: JsonObject, headers: dict[str, str]) -> Iterator[JsonObject]:
         """Send a JSON-RPC message; returns its answer, or a stream of notifications that ends with it. A protocol error
@@ -218,31 +210,20 @@ class Api(Errand):
 
 
 def follow(
-    api: Api, task_id: str, *, after: int = 0, patience: float, notify: Callable[[str], None]
+    api: Api, id: str, *, after: int = 0, conversation: bool = False, patience: float, notify: Callable[[str], None]
 ) -> Iterator[EventData]:
-    """Yield a task's events up to its terminal event. A finished task without events after `after` yields none."""
+    """Yield a task's events up to its terminal event; a finished task without events after `after` yields none. Or the
+    events of all sessions of a conversation, which never end, because another message may come at any time."""
     reader = api.following(patience, notify)
+    stream = reader.stream_conversation if conversation else reader.stream
     try:
-        for event in reader.stream(task_id, after=after):
+        for event in stream(id, after=after):
             after = event.seq
             reader.note_answer()
             yield event.model_dump(mode="json", exclude_unset=True)
     except Unreachable as error:
-        raise _lost(error, patience, f"attach {task_id} --after {after}") from None
-
-
-def follow_conversation(
-    api: Api, conversation_id: str, *, after: int = 0, patience: float, notify: Callable[[str], None]
-) -> Iterator[EventData]:
-    """Yield the events of all sessions of a conversation. It never ends, because another message may come at any
-    time."""
-    reader = api.following(patience, notify)
-    try:
-        for event in reader.stream_conversation(conversation_id, after=after):
-            reader.note_answer()
-            yield event.model_dump(mode="json", exclude_unset=True)
-    except Unreachable as error:
-        raise _lost(error, patience, f"chat --conversation {conversation_id}") from None
+        command = f"chat --conversation {id}" if conversation else f"attach {id} --after {after}"
+        raise _lost(error, patience, command) from None
 
 
 def wait_for_result(api: Api, task_id: str, *, patience: float, notify: Callable[[str], None]) -> Any:

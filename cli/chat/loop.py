@@ -17,7 +17,7 @@ import click
 from errand.models import Conversation, InputRequest, SessionHandle, Turn
 
 from cli.answering import Dialogue, Prompt, dialogue, open_requests, post_answer, show_request
-from cli.api import ENDS, Api, EventData, events_so_far, follow_conversation, parse, segment
+from cli.api import ENDS, Api, EventData, events_so_far, follow, parse, segment
 from cli.chat.commands import COMMANDS, IMMEDIATE
 from cli.chat.view import ChatView
 from cli.errors import CliError, Exit, exit_of
@@ -384,8 +384,8 @@ class ChatInputs:
             self._queue.put(("note", text))
 
         try:
-            for event in follow_conversation(
-                self._feed, conversation_id, after=after, patience=self._patience, notify=notify
+            for event in follow(
+                self._feed, conversation_id, after=after, conversation=True, patience=self._patience, notify=notify
             ):
                 self._queue.put(("event", event))
         except CliError as error:
