@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -80,7 +80,7 @@ class Fold:
     def __init__(self, facts: SessionFacts) -> None:
         self._facts = facts
         self.parts: list[ResponsePart] = []
-        self._texts = Texts(facts.session_id)
+        self._texts = Texts(facts.session_id, self._next_index, self._emit)
         self._usage = Usage()
         self._thinking: set[int] = set()  # steps without a reply yet
         self._pending = 0  # tool calls of the present replies without a result
@@ -174,11 +174,11 @@ class Fold:
                     self._change(status="in_progress")
                     self._emit(StreamEvent(type="response.in_progress", state=self.part.state))
             case "thinking_delta" | "message_delta":
-                self._texts.delta(event.type, data["step"], data["text"], self._next_index, self._emit)
+                self._texts.delta(KINDS[event.type], data["step"], data["text"])
             case "model_retry" | "model_switched" | "attempt_reset":  # a dead worker reports no retry
-                self._texts.reset(data["step"], self._emit)
+                self._texts.reset(data["step"])
             case "thinking":
-                self._add(*self._texts.thought(data["step"], data["text"], self._next_index, self._emit))
+                self._add(*self._texts.thought(data["step"], data["text"]))
             case "message":
                 self._texts.said(data["step"], data["text"], data.get("interrupted", False))
             case "usage_updated" if data.get("calls"):
@@ -246,14 +246,14 @@ class Fold:
         self._done(index, item)
 
     def _flush_texts(self, output: str | None = None) -> None:
-        for index, item in self._texts.flush(output, self._next_index, self._emit):
+        for index, item in self._texts.flush(output):
             self._add(index, item)
 
     def _end(self, ended: Ended, event: Recorded) -> None:
         self._usage = ended.usage
         self._flush_texts(ended.output if ended.status is Status.COMPLETED else None)
         # every item that was added must be closed before the last event, which clients of the stream rely on
-        self._texts.abandon(self._emit)
+        self._texts.abandon()
         for running in [one for line in self._running.values() for one in line if one is not None]:
             self._done(running[0], running[1].model_copy(update={"status": "incomplete"}))
         self.part.ended = True
@@ -290,9 +290,35 @@ class Fold:
 # Messages and reasoning of the fold: their first delta opens them, and they are closed once their kind is known.
 
 
-Kind = Literal["message", "thinking"]
-Emit = Callable[[StreamEvent], None]
-NextIndex = Callable[[], int]
+Shape = Callable[[str, list[str], ItemStatus, bool], OutputMessage | Reasoning]
+
+
+def _message(id: str, texts: list[str], status: ItemStatus, final: bool) -> OutputMessage:
+    # a message is a commentary until its task is known to be done
+    phase: Literal["commentary", "final_answer"] = "final_answer" if final else "commentary"
+    return OutputMessage(id=id, content=[OutputText(text=text) for text in texts], status=status, phase=phase)
+
+
+def _reasoning(id: str, texts: list[str], status: ItemStatus, final: bool) -> Reasoning:
+    return Reasoning(id=id, summary=[SummaryText(text=text) for text in texts], status=status)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """What the two kinds of texts are called in the protocol."""
+
+    prefix: str  # of their ids
+    place: str
+    text: str
+    part: str
+    content: type[OutputText] | type[SummaryText]
+    extra: JsonObject  # fields of the events with their text
+    item: Shape
+
+
+MESSAGE = Kind("msg", "content_index", "output_text", "content_part", OutputText, {"logprobs": []}, _message)
+THINKING = Kind("rs", "summary_index", "reasoning_summary_text", "reasoning_summary_part", SummaryText, {}, _reasoning)
+KINDS = {"message_delta": MESSAGE, "thinking_delta": THINKING}
 Closed = tuple[int, OutputMessage | Reasoning]  # with its output index
 
 
@@ -303,20 +329,15 @@ class OpenText:
     index: int
     text: str = ""
 
-    @property
-    def where(self) -> JsonObject:
-        place = "content_index" if self.kind == "message" else "summary_index"
-        return {"item_id": self.id, "output_index": self.index, place: 0}
+    def text_event(self, moment: str, **text: str) -> StreamEvent:
+        return self._event(f"{self.kind.text}.{moment}", **text, **self.kind.extra)
 
-    def item(self, text: str | None, status: ItemStatus, *, final: bool = False) -> OutputMessage | Reasoning:
-        if self.kind == "thinking":
-            summary = [SummaryText(text=text)] if text is not None else []
-            return Reasoning(id=self.id, summary=summary, status=status)
-        content = [OutputText(text=text)] if text is not None else []
-        # a message is a commentary until its task is known to be done
-        return OutputMessage(
-            id=self.id, content=content, status=status, phase="final_answer" if final else "commentary"
-        )
+    def part_event(self, moment: str, text: str) -> StreamEvent:
+        return self._event(f"{self.kind.part}.{moment}", part=self.kind.content(text=text))
+
+    def _event(self, name: str, **fields: Any) -> StreamEvent:
+        where: JsonObject = {"item_id": self.id, "output_index": self.index, self.kind.place: 0}
+        return StreamEvent(type=f"response.{name}", **where, **fields)
 
 
 @dataclass(frozen=True)
@@ -328,32 +349,32 @@ class Said:
 class Texts:
     """Open items by kind and step, because lines of one session may write at the same time."""
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, next_index: Callable[[], int], emit: Callable[[StreamEvent], None]) -> None:
         self._session_id = session_id
+        self._next_index = next_index
+        self._emit = emit
         self._open: dict[tuple[Kind, int], OpenText] = {}
         self._said: dict[int, Said] = {}  # whole messages whose phase is not known yet, by step
         self._resets: Counter[int] = Counter()
 
-    def delta(self, type: str, step: int, text: str, next_index: NextIndex, emit: Emit) -> None:
-        kind: Kind = "message" if type == "message_delta" else "thinking"
-        self._append(self._open_text(kind, step, next_index, emit), text, emit)
+    def delta(self, kind: Kind, step: int, text: str) -> None:
+        self._append(self._open_text(kind, step), text)
 
-    def reset(self, step: int, emit: Emit) -> None:
+    def reset(self, step: int) -> None:
         """Close the items of a void attempt; they do not belong to the response."""
         self._said.pop(step, None)
-        kinds: tuple[Kind, Kind] = ("thinking", "message")
-        for kind in kinds:
+        for kind in (THINKING, MESSAGE):
             if (opened := self._open.pop((kind, step), None)) is not None:
-                self._void(opened, emit)
+                self._done(opened, opened.text, "incomplete")
         self._resets[step] += 1
 
-    def thought(self, step: int, text: str, next_index: NextIndex, emit: Emit) -> Closed:
-        return self._close("thinking", step, text, next_index, emit)
+    def thought(self, step: int, text: str) -> Closed:
+        return self._close(THINKING, step, text)
 
     def said(self, step: int, text: str, interrupted: bool) -> None:
         self._said[step] = Said(text, interrupted)
 
-    def flush(self, output: str | None, next_index: NextIndex, emit: Emit) -> list[Closed]:
+    def flush(self, output: str | None) -> list[Closed]:
         """Close the complete messages. With `output` the task is done: the last message is the answer, in that form."""
         waiting, self._said = self._said, {}
         last = max(waiting, default=0)
@@ -363,74 +384,51 @@ class Texts:
         for step, said in waiting.items():
             final = output is not None and step == last
             text = output if final and output is not None else said.text
-            status: ItemStatus = "incomplete" if said.interrupted else "completed"
-            closed.append(self._close("message", step, text, next_index, emit, status, final=final))
+            closed.append(
+                self._close(MESSAGE, step, text, "incomplete" if said.interrupted else "completed", final=final)
+            )
         return closed
 
-    def abandon(self, emit: Emit) -> None:
+    def abandon(self) -> None:
         """Close items that the session's end interrupted."""
         for opened in self._open.values():
-            self._void(opened, emit)
+            self._done(opened, opened.text, "incomplete")
         self._open.clear()
 
-    def _open_text(self, kind: Kind, step: int, next_index: NextIndex, emit: Emit) -> OpenText:
+    def _open_text(self, kind: Kind, step: int) -> OpenText:
         if (known := self._open.get((kind, step))) is not None:
             return known
         # clients find items by id, so that a new attempt must not reuse the id of the void one
         again = f"_{self._resets[step]}" if self._resets[step] else ""
-        prefix = "msg" if kind == "message" else "rs"
-        opened = OpenText(kind, f"{prefix}_{self._session_id}_{step}{again}", next_index())
+        opened = OpenText(kind, f"{kind.prefix}_{self._session_id}_{step}{again}", self._next_index())
         self._open[kind, step] = opened
-        item = opened.item(None, "in_progress")
-        emit(StreamEvent(type="response.output_item.added", item=item, output_index=opened.index))
-        emit(_of_part(opened, "added", ""))
+        item = kind.item(opened.id, [], "in_progress", False)
+        self._emit(StreamEvent(type="response.output_item.added", item=item, output_index=opened.index))
+        self._emit(opened.part_event("added", ""))
         return opened
 
-    def _append(self, opened: OpenText, text: str, emit: Emit) -> None:
+    def _append(self, opened: OpenText, text: str) -> None:
         opened.text += text
-        if opened.kind == "message":
-            emit(StreamEvent(type="response.output_text.delta", delta=text, logprobs=[], **opened.where))
-        else:
-            emit(StreamEvent(type="response.reasoning_summary_text.delta", delta=text, **opened.where))
+        self._emit(opened.text_event("delta", delta=text))
 
     def _close(
-        self,
-        kind: Kind,
-        step: int,
-        text: str,
-        next_index: NextIndex,
-        emit: Emit,
-        status: ItemStatus = "completed",
-        *,
-        final: bool = False,
+        self, kind: Kind, step: int, text: str, status: ItemStatus = "completed", *, final: bool = False
     ) -> Closed:
-        opened = self._open_text(kind, step, next_index, emit)
+        opened = self._open_text(kind, step)
         # a message that came whole, without deltas: clients build the text from deltas alone
         if not opened.text:
-            self._append(opened, text, emit)
+            self._append(opened, text)
         del self._open[kind, step]
-        return opened.index, self._done(opened, text, status, emit, final=final)
-
-    def _void(self, opened: OpenText, emit: Emit) -> None:
-        self._done(opened, opened.text, "incomplete", emit)
+        return opened.index, self._done(opened, text, status, final=final)
 
     def _done(
-        self, opened: OpenText, text: str, status: ItemStatus, emit: Emit, *, final: bool = False
+        self, opened: OpenText, text: str, status: ItemStatus, *, final: bool = False
     ) -> OutputMessage | Reasoning:
-        if opened.kind == "message":
-            emit(StreamEvent(type="response.output_text.done", text=text, logprobs=[], **opened.where))
-        else:
-            emit(StreamEvent(type="response.reasoning_summary_text.done", text=text, **opened.where))
-        emit(_of_part(opened, "done", text))
-        item = opened.item(text, status, final=final)
-        emit(StreamEvent(type="response.output_item.done", item=item, output_index=opened.index))
+        self._emit(opened.text_event("done", text=text))
+        self._emit(opened.part_event("done", text))
+        item = opened.kind.item(opened.id, [text], status, final)
+        self._emit(StreamEvent(type="response.output_item.done", item=item, output_index=opened.index))
         return item
-
-
-def _of_part(opened: OpenText, moment: str, text: str) -> StreamEvent:
-    if opened.kind == "message":
-        return StreamEvent(type=f"response.content_part.{moment}", part=OutputText(text=text), **opened.where)
-    return StreamEvent(type=f"response.reasoning_summary_part.{moment}", part=SummaryText(text=text), **opened.where)
 
 
 # Maps the end of a session and its usage to those of a response.
