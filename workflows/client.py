@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
 import time
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -51,6 +53,7 @@ from workflows.codec import data_converter
 from workflows.telemetry import plugins
 from workflows.ui import SEARCH_ATTRIBUTES, conversation_options, start_options
 
+log = logging.getLogger("errand.workflows")
 ANSWER_WITHIN = timedelta(seconds=2)
 DECIDE_WITHIN = timedelta(seconds=15)  # for updates, which a worker must handle before the caller gets an answer
 QUEUE_WITHIN = timedelta(seconds=3)
@@ -158,19 +161,11 @@ class WorkflowClient:
         It is a signal, because Temporal stores a signal at once. An update is stored only once a worker has accepted
         it: with many stops at once most would time out and be repeated, which keeps the workers from the first ones."""
         handle = self._client.get_workflow_handle(session_workflow_id(session_id))
-        try:
-            await handle.signal(wire.STOP, request, rpc_timeout=ANSWER_WITHIN)
-        except (RPCError, RuntimeError) as error:
-            if not isinstance(error, RPCError) or error.status is not RPCStatusCode.INVALID_ARGUMENT:
-                return is_over(error)
-        else:
-            return True
-        # A run takes a limited number of signals, but always a cancel: it then stops without grace.
-        try:
-            await handle.cancel(rpc_timeout=ANSWER_WITHIN)
-        except (RPCError, RuntimeError) as error:
-            return is_over(error)
-        return True
+        error = await _failure_of(handle.signal(wire.STOP, request, rpc_timeout=ANSWER_WITHIN))
+        if isinstance(error, RPCError) and error.status is RPCStatusCode.INVALID_ARGUMENT:
+            # a run takes a limited number of signals, but always a cancel: it then stops without grace
+            error = await _failure_of(handle.cancel(rpc_timeout=ANSWER_WITHIN))
+        return error is None or is_over(error)
 
     # Updates of a conversation. A refusal is raised as a domain error, an update without an answer as Unavailable.
 
@@ -207,7 +202,7 @@ class WorkflowClient:
     # Signals. A closed workflow does not need them. False: Temporal did not accept the signal.
 
     async def signal_answer(self, session_id: str, request_id: str) -> bool:
-        """Signal to a session that one of its input requests was answered."""
+        """Signal to a session that one of its input requests was answered; the row says so, for a sweep to repeat."""
         return await self._signal(session_workflow_id(session_id), wire.ANSWERED, RequestAnswered(id=request_id))
 
     async def signal_limits(self, session_id: str, limits: Limits) -> bool:
@@ -224,11 +219,8 @@ class WorkflowClient:
 
     async def _signal(self, workflow_id: str, signal: str, *arguments: BaseModel) -> bool:
         handle = self._client.get_workflow_handle(workflow_id)
-        try:
-            await handle.signal(signal, args=arguments, rpc_timeout=ANSWER_WITHIN)
-        except (RPCError, RuntimeError) as error:
-            return is_over(error)
-        return True
+        error = await _failure_of(handle.signal(signal, args=arguments, rpc_timeout=ANSWER_WITHIN))
+        return error is None or is_over(error)
 
     async def healthy(self) -> bool:
         with contextlib.suppress(RPCError, RuntimeError):
@@ -377,6 +369,17 @@ _NOT_YET = frozenset(
 )
 
 
+async def _failure_of(sent: Awaitable[None]) -> Exception | None:
+    try:
+        await sent
+    # any error: a row says what the signal says, and its writing must not seem to have failed
+    except Exception as error:
+        if not isinstance(error, RPCError | RuntimeError):
+            log.exception("a signal was not sent")
+        return error
+    return None
+
+
 def is_away(error: RPCError | RuntimeError) -> bool:
     """Whether Temporal is unreachable. A lazy client whose first connection fails raises a RuntimeError."""
     return not isinstance(error, RPCError) or error.status in _UNREACHABLE
@@ -388,7 +391,7 @@ def is_not_yet(error: RPCError | RuntimeError) -> bool:
     return isinstance(error, RPCError) and error.status in _NOT_YET
 
 
-def is_over(error: RPCError | RuntimeError) -> bool:
+def is_over(error: Exception) -> bool:
     """Whether the workflow has closed or never began."""
     return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
 

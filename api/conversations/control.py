@@ -6,7 +6,6 @@ The row is written first and counts; the signal to the workflow only speeds it u
 import asyncio
 import contextlib
 import json
-import logging
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,8 +16,7 @@ from pydantic import BaseModel, Field
 from api.http import lookup
 from api.http.auth import Call, Caller
 from api.http.idempotency import IdempotencyKey
-from api.http.problems import finding, type_name
-from api.services import Services
+from api.http.problems import finding
 from api.submission import rules
 from api.submission.submit import Prepared
 from domain.agents.variables import graph_variables, seal_secrets
@@ -35,7 +33,6 @@ from store.keys import Right
 from store.resets import DroppedMessage
 from store.sessions import SessionRow
 
-log = logging.getLogger("errand.api")
 AT_ONCE = 20  # stops sent at the same time
 # For all waits together, of which the one for a start takes at most three. The message is stored, so without an answer
 # it is only read later.
@@ -119,12 +116,6 @@ def build_answer(caller: Caller, session: SessionRow, request: InputRequest, val
     )
 
 
-async def signal_answer(services: Services, session_id: str, request_id: str) -> None:
-    """Signal to the session that its request was answered. The row says so: if Temporal does not take the signal, a
-    worker repeats it."""
-    await services.workflows.signal_answer(session_id, request_id)
-
-
 def unknown_request(session: SessionRow) -> Conflict:
     return Conflict("The task has no such request.", type="unknown-request", task_status=session.status)
 
@@ -197,12 +188,8 @@ async def stop_session(call: Call, session: SessionRow, how: Stop, key: str = ""
     if session.status.terminal:
         return
     request = StopRequest(reason=how.reason, by=call.caller.name, note=how.note, grace_ms=how.grace_ms)
-    if not await sessions.record_stop(call.pool, session, how.record(call, key)):
-        return
-    try:
+    if await sessions.record_stop(call.pool, session, how.record(call, key)):
         await call.services.workflows.stop(session.id, request)  # if Temporal does not take it, a worker repeats it
-    except Exception as error:
-        log.warning("session %s will see its stop later (%s)", session.id, type_name(error))
 
 
 async def stop_sessions(call: Call, session_ids: list[str], how: Stop) -> None:

@@ -71,7 +71,7 @@ async def _answer(
         await control.deliver_message(call, conversation_id, conversation_id, message_id, live.id)
     # one transaction has answered them all, so that a crash in this loop leaves only signals for a sweep
     for request, _ in (*given, *rest):
-        await control.signal_answer(call.services, live.id, request.id)
+        await call.services.workflows.signal_answer(live.id, request.id)
     return NewTurn(reply)
 
 

@@ -1,6 +1,5 @@
 """/tasks/{id}/budget: shows and raises the limits of a task, its subagents and the whole conversation."""
 
-import logging
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from pydantic import Field
 from api.http.auth import Call, Reader, Stopper
 from api.http.body import json_body
 from api.http.lookup import own_session, session_of
-from api.http.problems import Finding, finding, type_name
+from api.http.problems import Finding, finding
 from api.openapi import problems
 from domain.errors import Conflict, Invalid
 from domain.limits import KINDS, Raise, Reserved, Share, TreeBudget, shares, time_of
@@ -20,7 +19,6 @@ from settings import Settings
 from store import budgets, threads, tool_calls
 from store.sessions import SessionRow, get
 
-log = logging.getLogger("errand.api")
 router = APIRouter(tags=["tasks"])
 ENDED = "The task has ended; run it again, or send another message."
 Kind = Annotated[str, Field(description="steps, tokens, cost_usd, tool_calls or ttl (milliseconds)")]
@@ -115,11 +113,7 @@ async def raise_budget(call: Call, session: SessionRow, body: RaiseBudget) -> No
         raise Conflict(ENDED, type="already-terminal")
     # Even for a repetition that changed nothing: the first signal may have been lost. The next step reads the row
     # anyway, and a sweep signals it to a session that waits.
-    try:
-        await call.services.workflows.signal_limits(session.id, raised.limits)
-    # any error: the row is raised, so that the response must not say otherwise
-    except Exception as error:
-        log.warning("session %s will see its new limits later (%s)", session.id, type_name(error))
+    await call.services.workflows.signal_limits(session.id, raised.limits)
 
 
 def _check_running(session: SessionRow) -> None:

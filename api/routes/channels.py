@@ -355,7 +355,7 @@ async def _answer_request(call: Call, connector: str, given: IncomingAnswer) -> 
     # somebody else answered between the check and this write
     if await input_requests.answer(pool, written) is not None:
         return False
-    await control.signal_answer(call.services, session.id, request.id)
+    await call.services.workflows.signal_answer(session.id, request.id)
     return True
 
 
@@ -382,7 +382,7 @@ async def _answer_question(
     if answered is None:
         return None
     if not answered.arrival.duplicate:
-        await control.signal_answer(call.services, session.id, request.id)
+        await call.services.workflows.signal_answer(session.id, request.id)
     return answered, request.id
 
 

@@ -120,5 +120,5 @@ async def _answer(call: Call, task_id: str, answer: AnswerBody, key: Idempotency
     record = key.record(accepted.model_dump_json())
     if (settled := await input_requests.answer_all(call.pool, call.tenant, [given], [], record)) is not None:
         raise control.refuse_settled(settled)
-    await control.signal_answer(call.services, session.id, request.id)
+    await call.services.workflows.signal_answer(session.id, request.id)
     return accepted

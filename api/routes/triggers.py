@@ -13,7 +13,6 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.conversations import control
 from api.http import body as bodies
 from api.http import lookup
 from api.http.auth import Call, Reader, ServicesDep, Supervisor
@@ -246,7 +245,7 @@ async def _accept_event(
     if receipt.session is not None:
         await services.starts.start(receipt.session)
     if receipt.answered is not None:
-        await control.signal_answer(services, receipt.answered.session_id, receipt.answered.request_id)
+        await services.workflows.signal_answer(receipt.answered.session_id, receipt.answered.request_id)
     assert receipt.accepted is not None
     return receipt.accepted
 
