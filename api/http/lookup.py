@@ -1,5 +1,8 @@
 """Finds the session or conversation that a request names. Unknown, malformed and foreign ids get the same refusal."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from api.http.auth import OF_ACCOUNT, Call, Caller
 from domain.conversations.mailbox import ConversationStatus
 from domain.errors import Conflict, Gone, NotAllowed, NotFound
@@ -7,17 +10,29 @@ from domain.ids import is_id
 from domain.schedules import Schedule
 from store import conversations, sessions
 from store.conversations import ConversationRow
+from store.database import Pool
 from store.files import File
 from store.keys import Right
 from store.sessions import SessionRow
 
+T = TypeVar("T")
+
+
+def known(found: T | None, detail: str | None = None, type: str | None = None) -> T:
+    if found is None:
+        raise NotFound(detail, type=type)
+    return found
+
+
+async def find(
+    call: Call, read: Callable[[Pool, str, str], Awaitable[T | None]], id: str, detail: str | None = None, **more: str
+) -> T:
+    # the form first, because any text can come here, and a lookup of it would only cost time
+    return known(await read(call.pool, call.tenant, id) if is_id(id) else None, detail, **more)
+
 
 async def session_of(call: Call, session_id: str) -> SessionRow:
-    # the form first, because any text can come here, and a lookup of it would only cost time
-    session = await sessions.get(call.pool, call.tenant, session_id) if is_id(session_id) else None
-    if session is None:
-        raise NotFound()
-    return session
+    return await find(call, sessions.get, session_id)
 
 
 def check_kept(session: SessionRow) -> None:
@@ -73,10 +88,8 @@ async def own_conversation(call: Call, conversation_id: str) -> ConversationRow:
 
 
 async def conversation_of(call: Call, conversation_id: str) -> ConversationRow:
-    found = await conversations.get(call.pool, call.tenant, conversation_id) if is_id(conversation_id) else None
-    if found is None:
-        raise NotFound("There is no such conversation.", type="unknown-conversation")
-    return found
+    detail = "There is no such conversation."
+    return await find(call, conversations.get, conversation_id, detail, type="unknown-conversation")
 
 
 async def open_conversation(call: Call, conversation_id: str) -> ConversationRow:

@@ -12,6 +12,7 @@ from agents.problems import AgentFileError, Catalogue, FieldProblem, validate_pa
 from api.http import body
 from api.http.auth import Admin, Call, ServicesDep, Viewer
 from api.http.body import choose_media_type
+from api.http.lookup import known
 from api.http.paging import Parameters
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
@@ -88,11 +89,9 @@ async def show_agent(
     if not _nameable(name):
         raise NotFound()
     if query.version is None:
-        found = await agents.get_current(call.pool, call.tenant, name)
+        found = known(await agents.get_current(call.pool, call.tenant, name))
     else:
-        found = await agents.get_version(call.pool, call.tenant, name, query.version)
-    if found is None:
-        raise NotFound()
+        found = known(await agents.get_version(call.pool, call.tenant, name, query.version))
     if form == _MARKDOWN:
         return Response(to_markdown(found[1]), media_type=_MARKDOWN)
     return AgentRecord.of(*found)
@@ -175,9 +174,7 @@ async def _put(
 async def refresh_agent(call: Admin, name: str) -> AgentRecord:
     """If a list has changed, a new version is made. For a shipped agent it is your own version, until its file changes.
     Running tasks keep their version; a tool that has changed is refused there."""
-    found = await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None
-    if found is None:
-        raise NotFound()
+    found = known(await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None)
     if not found[1].mcp_servers:
         return AgentRecord.of(*found)
     return await _put(call, without_lists(found[1]), made_from=found[0])

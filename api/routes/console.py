@@ -12,11 +12,12 @@ from pydantic import BaseModel, Field, StringConstraints
 from api.http import auth
 from api.http.auth import Anyone
 from api.http.body import json_body
+from api.http.lookup import known
 from api.http.transfers import take_turn
 from api.openapi import problems
 from api.views.texts import compute, render_markdown
 from domain.differences import MOST_CHARACTERS, DiffRow, compare, read_diff
-from domain.errors import Invalid, NotFound
+from domain.errors import Invalid
 from domain.task import Strict
 from store import keys
 from store.keys import Right
@@ -56,10 +57,7 @@ async def page(request: Request) -> Response:
 
 
 def _respond(request: Request, name: str) -> Response:
-    found = _asset(name)
-    if found is None:
-        raise NotFound()
-    content, kind, etag = found
+    content, kind, etag = known(_asset(name))
     # Revalidated each time, which costs a 304: a new server version must not run with old modules.
     headers = {"Content-Security-Policy": POLICY, "ETag": etag, "Cache-Control": "no-cache"}
     if etag in request.headers.get("if-none-match", ""):

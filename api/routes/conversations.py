@@ -23,16 +23,15 @@ from api.conversations.run import NewTurn, check_transport, respond_turn, turn_r
 from api.http.auth import Call, Reader, Stopper, Submitter
 from api.http.body import check_input_length, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
-from api.http.lookup import conversation_of, own_conversation, session_of
+from api.http.lookup import conversation_of, find, own_conversation, session_of
 from api.http.paging import ListParameters, cursor, moment_and_id
 from api.http.problems import refuse
 from api.openapi import problems
 from api.submission import submit
 from api.views.conversation import display_messages, whole
 from domain.conversations.mailbox import ConversationStatus
-from domain.errors import Conflict, NotFound, Refusal
+from domain.errors import Conflict, Refusal
 from domain.events import EventRow, TaskCompleted
-from domain.ids import is_id
 from domain.json_object import JsonObject
 from domain.sessions.new_session import TRANSPORT, Trigger
 from domain.sessions.session import Reason, SessionRef, Usage
@@ -278,9 +277,7 @@ class TerminatedThread(Terminated):
 async def terminate_thread(call: Stopper, thread_id: str) -> TerminatedThread:
     """The thread and those below it accept neither sessions nor messages any more. Their running sessions are stopped.
     The parent continues, and its registry shows the child as terminated."""
-    found = await threads.get(call.pool, call.tenant, thread_id) if is_id(thread_id) else None
-    if found is None:
-        raise NotFound("There is no such thread.", type="unknown-thread")
+    found = await find(call, threads.get, thread_id, "There is no such thread.", type="unknown-thread")
     await own_conversation(call, found.conversation_id)
     if found.parent_thread_id is None:
         detail = "This is the conversation's own thread: terminate the conversation instead."

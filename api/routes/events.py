@@ -9,13 +9,11 @@ from pydantic import Field
 
 from api.http.auth import Reader
 from api.http.body import choose_media_type
-from api.http.lookup import check_kept, conversation_of, session_of
+from api.http.lookup import check_kept, conversation_of, find, session_of
 from api.http.paging import Parameters
 from api.openapi import problems, ref
 from api.streams.feeds import Feed, read_cursor
 from api.streams.readers import stream_feed
-from domain.errors import NotFound
-from domain.ids import is_id
 from store import events
 
 router = APIRouter()
@@ -61,10 +59,7 @@ async def follow_task(
     `id:` is the number of the event in its session, without gaps. Any number of readers may follow; none slows the
     task.
     """
-    head = await events.head_of_session(call.pool, call.tenant, task_id) if is_id(task_id) else None
-    if head is None:
-        raise NotFound()
-    last, closed = head
+    last, closed = await find(call, events.head_of_session, task_id)
     # only then: the content of a running task is never removed, and this saves a query
     if closed:
         check_kept(await session_of(call, task_id))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.http import body
 from api.http.auth import Call, Reader, Stopper, Submitter
-from api.http.lookup import check_kept, check_owner, session_of
+from api.http.lookup import check_kept, check_owner, find, session_of
 from api.http.paging import Parameters
 from api.http.problems import Unreadable
 from api.http.transfers import SECONDS, send_file, take_turn
@@ -19,7 +19,6 @@ from api.submission.task_files import check_file_name, quota_exceeded
 from api.views.texts import compute
 from domain.differences import DiffRow, diff, read_diff
 from domain.errors import Conflict, Gone, NotFound
-from domain.ids import is_id
 from store import files, workspaces
 from store.files import File
 from store.sessions import SessionRow
@@ -68,10 +67,7 @@ async def upload_file(request: Request, call: Submitter, query: Annotated[FileQu
     summary="Download a file",
 )
 async def download_file(call: Reader, file_id: str) -> Response:
-    found = await files.content(call.pool, call.tenant, file_id) if is_id(file_id) else None
-    if found is None:
-        raise NotFound()
-    name, media_type, content = found
+    name, media_type, content = await find(call, files.content, file_id)
     headers = {
         "Content-Type": media_type,  # exactly as uploaded: the framework would add a charset
         # a browser must not render or run an agent's file in our origin
@@ -85,9 +81,7 @@ async def download_file(call: Reader, file_id: str) -> Response:
 @router.delete("/files/{file_id}", status_code=204, responses=problems(409), summary="Delete an uploaded file")
 async def delete_file(call: Stopper, file_id: str) -> Response:
     """Workspaces with its content keep it. An artifact is part of a result and stays as long as the result."""
-    found = await files.get(call.pool, call.tenant, file_id) if is_id(file_id) else None
-    if found is None:
-        raise NotFound()
+    found = await find(call, files.get, file_id)
     check_owner(call.caller, found)
     if found.session_id is not None:
         detail = "This is an artifact; it is removed with its task."

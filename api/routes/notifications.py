@@ -16,14 +16,14 @@ from starlette.websockets import WebSocketDisconnect
 
 from api.http.auth import Call, Reader, Supervisor
 from api.http.body import choose_media_type, json_body
+from api.http.lookup import find, known
 from api.http.paging import ListParameters, Parameters
 from api.http.problems import finding, refuse
 from api.openapi import problems, ref
 from api.routes.events import LastEventId
 from api.streams.feeds import LOOK_SECONDS, TenantFeed, tenant_position
 from api.streams.readers import still_allowed, stream_feed
-from domain.errors import Conflict, Invalid, NotAllowed, NotFound
-from domain.ids import is_id
+from domain.errors import Conflict, Invalid, NotAllowed
 from domain.notifications import (
     SIGNED,
     ChannelName,
@@ -197,20 +197,11 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> models.
     """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
     await _find(call, subscription_id)
     made = await notifications.enable_subscription(call.pool, call.tenant, subscription_id, call.caller.created_by)
-    if made is None:
-        raise NotFound()
-    return made
+    return known(made)
 
 
 async def _find(call: Call, subscription_id: str) -> models.Subscription:
-    found = (
-        await notifications.get_subscription(call.pool, call.tenant, subscription_id)
-        if is_id(subscription_id)
-        else None
-    )
-    if found is None:
-        raise NotFound()
-    return found
+    return await find(call, notifications.get_subscription, subscription_id)
 
 
 def _with_secret(one: models.Subscription, secret: str | None) -> models.CreatedSubscription:
@@ -249,8 +240,7 @@ async def list_deliveries(call: Reader, query: Annotated[DeliveryQuery, Query()]
 )
 async def resend_delivery(call: Supervisor, delivery_id: str) -> models.Delivery:
     """A delivery that waits for its next attempt is sent immediately."""
-    if not is_id(delivery_id) or await notifications.get_delivery(call.pool, call.tenant, delivery_id) is None:
-        raise NotFound()
+    await find(call, notifications.get_delivery, delivery_id)
     moved = await notifications.deliver_again(call.pool, call.tenant, delivery_id)
     if moved is None:
         why = "Its subscription is disabled or was removed, or the content of its task was removed."

@@ -19,8 +19,7 @@ from api.openapi import problems
 from api.submission import submit
 from api.submission.submit import Checked, SessionPlace
 from api.submission.task_files import check_workspaces, collect_files
-from domain.errors import Conflict, Invalid, NotFound, Unavailable
-from domain.ids import is_id
+from domain.errors import Conflict, Invalid, Unavailable
 from domain.missions import HoldKind, MissionStatus
 from domain.schedules import DAY_MS, Mission, Schedule, ScheduleRules, per_day, time_problem
 from domain.sessions.new_session import NewSession, Trigger
@@ -282,14 +281,11 @@ def _check_range(schedule: Schedule, body: BackfillBody) -> None:
 
 
 async def _find(call: Call, schedule_id: str) -> Schedule:
-    found = await schedules.get(call.pool, call.tenant, schedule_id) if is_id(schedule_id) else None
-    if found is not None and found.status is not None:
-        found = await missions.settle(call.pool, call.tenant, schedule_id)
-    elif found is not None and found.deleted_at is not None:
-        found = None
-    if found is None:
-        raise NotFound("There is no such schedule.")
-    return found
+    detail = "There is no such schedule."
+    found = await lookup.find(call, schedules.get, schedule_id, detail)
+    if found.status is not None:
+        return lookup.known(await missions.settle(call.pool, call.tenant, schedule_id), detail)
+    return lookup.known(found if found.deleted_at is None else None, detail)
 
 
 async def _find_own(call: Call, schedule_id: str) -> Schedule:
@@ -315,9 +311,7 @@ async def _sync(call: Call, schedule: Schedule) -> Schedule:
 
 
 async def _show_changed(call: Call, changed: Schedule | None) -> models.Schedule:
-    if changed is None:
-        raise NotFound()
-    return await _show(call, await _sync(call, changed))
+    return await _show(call, await _sync(call, lookup.known(changed)))
 
 
 async def _show(call: Call, schedule: Schedule) -> models.Schedule:

@@ -24,7 +24,7 @@ from api.services import Services
 from api.submission import submit
 from api.submission.submit import SessionPlace
 from api.views.texts import compute
-from domain.errors import Conflict, Invalid, NotAllowed, NotFound
+from domain.errors import Conflict, Invalid, NotAllowed
 from domain.ids import current_tenant
 from domain.missions import HoldKind, MissionStatus
 from domain.notifications import is_secret, new_secret
@@ -146,9 +146,8 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
     """The trigger is given by its id or, in the tenant `default`, by its name. The event carries no key: the secret of
     the trigger signs it. It answers the session that waits for its key; otherwise it becomes a message to the trigger's
     agent, in which its text is marked as data."""
-    signed = await triggers.find_receiver(services.pool, trigger[:100], services.keys)
-    if signed is None:
-        raise NotFound("There is no such trigger.")
+    found = await triggers.find_receiver(services.pool, trigger[:100], services.keys)
+    signed = lookup.known(found, "There is no such trigger.")
     raw = await bodies.read_body(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
     headers = dict(request.headers)
     kind = signed.trigger.rules.signature
@@ -264,12 +263,9 @@ def _fitting(pattern: "re.Pattern[str]", value: Any) -> str:
 
 
 async def _find(call: Call, name: str) -> SignedTrigger:
-    found = (
-        await triggers.find_trigger(call.pool, call.tenant, name, call.services.keys) if _NAME.fullmatch(name) else None
-    )
-    if found is None:
-        raise NotFound("There is no such trigger.")
-    return found
+    fits = _NAME.fullmatch(name)
+    found = await triggers.find_trigger(call.pool, call.tenant, name, call.services.keys) if fits else None
+    return lookup.known(found, "There is no such trigger.")
 
 
 def _secret(body: NewTrigger, known: SignedTrigger | None) -> tuple[str, str | None]:
