@@ -3,36 +3,33 @@ does the I/O."""
 
 import asyncio
 import copy
+import functools
+import inspect
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, overload
 
 import httpx2
 from typing_extensions import Unpack
 
 from errand import requests
-from errand.models import Artifact, Event, File, InputRequest, JsonObject, Result, SessionHandle, Task, TaskHandle
+from errand.models import Artifact, Event, File, Result, Task
 from errand.requests import (
     Answer,
     AuditLog,
     Flow,
-    IfBusy,
-    Input,
-    Mode,
-    Param,
     Request,
-    Scope,
-    TaskFields,
     TaskFilters,
     TaskRef,
-    Upload,
     id_of,
     path_of,
 )
 from errand.transport import Connection, EventReader, Http, Options, Retries, Server, answer_of, find_server
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _Client(Generic[Http]):
@@ -75,6 +72,30 @@ class _Client(Generic[Http]):
         """Called before a request is repeated, or a stream opened again. A subclass may say that it waits, or raise."""
 
 
+def _blocking(flow: Callable[P, Flow[T]]) -> "Callable[Concatenate[Errand, P], T]":
+    def method(client: "Errand", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client._run(flow(*args, **kwargs))
+
+    return _describe(method, flow)
+
+
+def _awaited(flow: Callable[P, Flow[T]]) -> "Callable[Concatenate[AsyncErrand, P], Coroutine[Any, Any, T]]":
+    async def method(client: "AsyncErrand", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await client._run(flow(*args, **kwargs))
+
+    return _describe(method, flow)
+
+
+def _describe(method: Method, flow: Callable[..., Flow[Any]]) -> Method:
+    """Give a method the name, the description and the signature of its operation, for `help`."""
+    functools.update_wrapper(method, flow)
+    signature = inspect.signature(flow)
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *signature.parameters.values()]
+    outcome = get_args(signature.return_annotation)[-1]
+    vars(method)["__signature__"] = signature.replace(parameters=parameters, return_annotation=outcome)
+    return method
+
+
 class Errand(_Client[httpx2.Client]):
     """Talks to an Errand server: the one at `url`, else the stack that runs on this machine.
 
@@ -97,34 +118,9 @@ class Errand(_Client[httpx2.Client]):
         for http in self._connection.end():
             http.close()
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        model: type[T],
-        *,
-        params: Mapping[str, Param] | None = None,
-        body: JsonObject | None = None,
-        idempotency_key: str | None = None,
-    ) -> T:
-        """Any route of the API: `call("GET", "/triggers", models.TriggerPage)`. A POST without a key is not repeated if
-        its answer is lost."""
-        return self._run(requests.call(method, path, model, params or {}, body, idempotency_key))
-
-    def submit(
-        self,
-        agent: str,
-        input: Input,
-        *,
-        files: Iterable[Upload] = (),
-        idempotency_key: str | None = None,
-        **fields: Unpack[TaskFields],
-    ) -> TaskHandle:
-        """Start a task. `files` are uploaded for its workspace; `fields` is the rest of the body of POST /tasks."""
-        return self._run(requests.submit(agent, input, files, idempotency_key, fields))
-
-    def task(self, task: TaskRef) -> Task:
-        return self._run(requests.task(task))
+    call = _blocking(requests.call)
+    submit = _blocking(requests.submit)
+    task = _blocking(requests.task)
 
     def tasks(self, **filters: Unpack[TaskFilters]) -> Iterator[Task]:
         """All tasks, the newest first; `filters` are the parameters of GET /tasks."""
@@ -183,52 +179,14 @@ class Errand(_Client[httpx2.Client]):
         path = path_of("conversations", conversation, "events")
         yield from self._events(EventReader(path, after, self._options.patience, of_conversation=True))
 
-    def cancel(self, task: TaskRef, reason: str = "", *, scope: Scope = "session", mode: Mode = "hard") -> Task:
-        return self._run(requests.cancel(task, reason, scope, mode))
-
-    def steer(self, task: TaskRef, message: str) -> None:
-        """Send a message to a running task, which reads it before its next step."""
-        self._run(requests.steer(task, message))
-
-    def input_requests(self, task: TaskRef) -> list[InputRequest]:
-        """The open requests of the task."""
-        return self._run(requests.input_requests(task))
-
-    def answer(self, task: TaskRef, value: Any, *, request: str | InputRequest | None = None) -> None:
-        """Answer a request; if none is given, the only open one."""
-        self._run(requests.answer(task, value, request))
-
-    def approve(
-        self,
-        task: TaskRef,
-        approved: bool = True,
-        *,
-        request: str | InputRequest | None = None,
-        notes: str | None = None,
-        arguments: JsonObject | None = None,
-    ) -> None:
-        """Approve or deny a call or a plan; `arguments` change the call."""
-        self._run(requests.approve(task, approved, request, notes, arguments))
-
-    def send(
-        self, conversation: str, input: Input, *, if_busy: IfBusy = "queue", idempotency_key: str | None = None
-    ) -> SessionHandle:
-        """Send a further message to a conversation."""
-        return self._run(requests.send(conversation, input, if_busy, idempotency_key))
-
-    def fire(
-        self,
-        conversation: str,
-        input: Input | None = None,
-        *,
-        if_busy: Literal["reject", "queue"] = "reject",
-        idempotency_key: str | None = None,
-    ) -> SessionHandle:
-        """Deliver everything in the mailbox of a conversation as one turn."""
-        return self._run(requests.fire(conversation, input, if_busy, idempotency_key))
-
-    def upload(self, file: Upload, *, name: str | None = None) -> File:
-        return self._run(requests.upload(file, name))
+    cancel = _blocking(requests.cancel)
+    steer = _blocking(requests.steer)
+    input_requests = _blocking(requests.input_requests)
+    answer = _blocking(requests.answer)
+    approve = _blocking(requests.approve)
+    send = _blocking(requests.send)
+    fire = _blocking(requests.fire)
+    upload = _blocking(requests.upload)
 
     def download(self, file: str | File | Artifact, *, to: str | Path | None = None) -> bytes:
         """The bytes of a file or an artifact; also written to `to` if that is given."""
@@ -298,31 +256,9 @@ class AsyncErrand(_Client[httpx2.AsyncClient]):
         for http in self._connection.end():
             await http.aclose()
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        model: type[T],
-        *,
-        params: Mapping[str, Param] | None = None,
-        body: JsonObject | None = None,
-        idempotency_key: str | None = None,
-    ) -> T:
-        return await self._run(requests.call(method, path, model, params or {}, body, idempotency_key))
-
-    async def submit(
-        self,
-        agent: str,
-        input: Input,
-        *,
-        files: Iterable[Upload] = (),
-        idempotency_key: str | None = None,
-        **fields: Unpack[TaskFields],
-    ) -> TaskHandle:
-        return await self._run(requests.submit(agent, input, files, idempotency_key, fields))
-
-    async def task(self, task: TaskRef) -> Task:
-        return await self._run(requests.task(task))
+    call = _awaited(requests.call)
+    submit = _awaited(requests.submit)
+    task = _awaited(requests.task)
 
     async def tasks(self, **filters: Unpack[TaskFilters]) -> AsyncIterator[Task]:
         cursor: str | None = None
@@ -371,46 +307,14 @@ class AsyncErrand(_Client[httpx2.AsyncClient]):
         async for event in self._events(EventReader(path, after, self._options.patience, of_conversation=True)):
             yield event
 
-    async def cancel(self, task: TaskRef, reason: str = "", *, scope: Scope = "session", mode: Mode = "hard") -> Task:
-        return await self._run(requests.cancel(task, reason, scope, mode))
-
-    async def steer(self, task: TaskRef, message: str) -> None:
-        await self._run(requests.steer(task, message))
-
-    async def input_requests(self, task: TaskRef) -> list[InputRequest]:
-        return await self._run(requests.input_requests(task))
-
-    async def answer(self, task: TaskRef, value: Any, *, request: str | InputRequest | None = None) -> None:
-        await self._run(requests.answer(task, value, request))
-
-    async def approve(
-        self,
-        task: TaskRef,
-        approved: bool = True,
-        *,
-        request: str | InputRequest | None = None,
-        notes: str | None = None,
-        arguments: JsonObject | None = None,
-    ) -> None:
-        await self._run(requests.approve(task, approved, request, notes, arguments))
-
-    async def send(
-        self, conversation: str, input: Input, *, if_busy: IfBusy = "queue", idempotency_key: str | None = None
-    ) -> SessionHandle:
-        return await self._run(requests.send(conversation, input, if_busy, idempotency_key))
-
-    async def fire(
-        self,
-        conversation: str,
-        input: Input | None = None,
-        *,
-        if_busy: Literal["reject", "queue"] = "reject",
-        idempotency_key: str | None = None,
-    ) -> SessionHandle:
-        return await self._run(requests.fire(conversation, input, if_busy, idempotency_key))
-
-    async def upload(self, file: Upload, *, name: str | None = None) -> File:
-        return await self._run(requests.upload(file, name))
+    cancel = _awaited(requests.cancel)
+    steer = _awaited(requests.steer)
+    input_requests = _awaited(requests.input_requests)
+    answer = _awaited(requests.answer)
+    approve = _awaited(requests.approve)
+    send = _awaited(requests.send)
+    fire = _awaited(requests.fire)
+    upload = _awaited(requests.upload)
 
     async def download(self, file: str | File | Artifact, *, to: str | Path | None = None) -> bytes:
         content = await self._run(requests.download(file))

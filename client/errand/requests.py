@@ -1,7 +1,8 @@
 """Every operation of the client, defined once: a generator that yields requests, receives the responses and returns the
 result.
 
-Two small clients do the I/O, a blocking one and an asynchronous one; see client.py.
+Two small clients do the I/O, a blocking one and an asynchronous one; see client.py. Most operations become methods of
+both with this signature and this description.
 """
 
 import mimetypes
@@ -14,6 +15,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import Unpack
 
 from errand.errors import ErrandError, Problem, Unexpected
 from errand.models import (
@@ -186,23 +188,30 @@ def call(
     method: str,
     path: str,
     model: type[T],
-    params: Mapping[str, Param],
-    body: JsonObject | None,
-    idempotency_key: str | None,
+    *,
+    params: Mapping[str, Param] | None = None,
+    body: JsonObject | None = None,
+    idempotency_key: str | None = None,
 ) -> Flow[T]:
-    """Any route of the API; its response is a `model`."""
+    """Any route of the API: `call("GET", "/triggers", models.TriggerPage)`. A POST without a key is not repeated if its
+    answer is lost."""
     headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-    return (yield Request(method, path, params=_drop_nulls(params), json=body, headers=headers)).parse(model)
+    return (yield Request(method, path, params=_drop_nulls(params or {}), json=body, headers=headers)).parse(model)
 
 
 def submit(
-    agent: str, input: Input, files: Iterable[Upload], idempotency_key: str | None, fields: TaskFields
+    agent: str,
+    input: Input,
+    *,
+    files: Iterable[Upload] = (),
+    idempotency_key: str | None = None,
+    **fields: Unpack[TaskFields],
 ) -> Flow[TaskHandle]:
-    """`fields`: the rest of the body. The key makes a repeated request the same task."""
+    """Start a task. `files` are uploaded for its workspace; `fields` is the rest of the body of POST /tasks."""
     body: JsonObject = {"agent": agent, "input": input, **_drop_nulls(fields)}
     ids = []
     for one in files:
-        ids.append((yield from upload(one, None)).file_id)
+        ids.append((yield from upload(one)).file_id)
     if ids:
         context = dict(body.get("context") or {})
         body["context"] = {**context, "files": [*context.get("files", []), *ids]}
@@ -233,23 +242,24 @@ def result(task: TaskRef, audit_log: AuditLog, output: type[T] | None, wait: flo
     return found.model_copy(update={"output": parse(output, found.output) if found.completed else None})
 
 
-def cancel(task: TaskRef, reason: str, scope: Scope, mode: Mode) -> Flow[Task]:
+def cancel(task: TaskRef, reason: str = "", *, scope: Scope = "session", mode: Mode = "hard") -> Flow[Task]:
     body = {"reason": reason, "scope": scope, "mode": mode}
     return (yield _post(path_of("tasks", id_of(task), "cancel"), body, None)).parse(Task)
 
 
 def steer(task: TaskRef, message: str) -> Flow[None]:
+    """Send a message to a running task, which reads it before its next step."""
     (yield _post(path_of("tasks", id_of(task), "steer"), {"message": message}, None)).value()
 
 
 def input_requests(task: TaskRef) -> Flow[list[InputRequest]]:
-    """The open requests, oldest first."""
+    """The open requests of the task, oldest first."""
     page = (yield Request("GET", path_of("tasks", id_of(task), "input-requests"))).parse(InputRequestPage)
     return sorted((one for one in page.items if one.status == "open"), key=lambda one: one.created_at)
 
 
-def answer(task: TaskRef, value: Any, request: str | InputRequest | None) -> Flow[None]:
-    """Answer a request, or the only open one."""
+def answer(task: TaskRef, value: Any, *, request: str | InputRequest | None = None) -> Flow[None]:
+    """Answer a request; if none is given, the only open one."""
     if request is None:
         found = yield from input_requests(task)
         if len(found) != 1:
@@ -262,29 +272,40 @@ def answer(task: TaskRef, value: Any, request: str | InputRequest | None) -> Flo
 
 def approve(
     task: TaskRef,
-    approved: bool,
-    request: str | InputRequest | None,
-    notes: str | None,
-    arguments: JsonObject | None,
+    approved: bool = True,
+    *,
+    request: str | InputRequest | None = None,
+    notes: str | None = None,
+    arguments: JsonObject | None = None,
 ) -> Flow[None]:
-    yield from answer(task, _drop_nulls({"approved": approved, "notes": notes, "arguments": arguments}), request)
+    """Approve or deny a call or a plan; `arguments` change the call."""
+    value = _drop_nulls({"approved": approved, "notes": notes, "arguments": arguments})
+    yield from answer(task, value, request=request)
 
 
-def send(conversation: str, input: Input, if_busy: IfBusy, idempotency_key: str | None) -> Flow[SessionHandle]:
+def send(
+    conversation: str, input: Input, *, if_busy: IfBusy = "queue", idempotency_key: str | None = None
+) -> Flow[SessionHandle]:
+    """Send a further message to a conversation."""
     body = {"input": input, "transport": "stream", "if_busy": if_busy}
     path = path_of("conversations", conversation, "messages")
     return (yield _post(path, body, idempotency_key)).parse(SessionHandle)
 
 
 def fire(
-    conversation: str, input: Input | None, if_busy: Literal["reject", "queue"], idempotency_key: str | None
+    conversation: str,
+    input: Input | None = None,
+    *,
+    if_busy: Literal["reject", "queue"] = "reject",
+    idempotency_key: str | None = None,
 ) -> Flow[SessionHandle]:
+    """Deliver everything in the mailbox of a conversation as one turn."""
     body = _drop_nulls({"transport": "stream", "if_busy": if_busy, "input": input})
     path = path_of("conversations", conversation, "fire")
     return (yield _post(path, body, idempotency_key)).parse(SessionHandle)
 
 
-def upload(file: Upload, name: str | None) -> Flow[File]:
+def upload(file: Upload, *, name: str | None = None) -> Flow[File]:
     """A repeated upload creates another file with the same content, which is stored once."""
     if isinstance(file, tuple):
         given, content = file
