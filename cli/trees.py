@@ -5,7 +5,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 
@@ -15,7 +15,7 @@ from domain.ignored import IgnoreRules
 from settings import Settings
 
 SHOWN = 20  # problems of one folder
-# the whole history, which may be huge and contain secrets that were removed since
+# the whole history, which may be huge and contain secrets that were removed since; and hooks, which a commit runs
 NEVER = frozenset({".git"})
 
 
@@ -53,12 +53,16 @@ def pack_folder(root: Path, settings: Settings) -> bytes:
     return packed
 
 
+def is_left_out(path: str) -> bool:
+    return any(part.casefold() in NEVER for part in PurePosixPath(path).parts)  # some file systems ignore the case
+
+
 def _walk(folder: Path, root: Path, above: IgnoreRules) -> Iterator[Path]:
     """All that is not ignored, but folders, and links to folders of the same tree."""
     rules = _with_ignore_file(above, folder)
     for path in sorted(folder.iterdir()):
         real = path.is_dir() and not path.is_symlink()
-        if path.name in NEVER or rules.ignores(path.as_posix(), real):
+        if is_left_out(path.name) or rules.ignores(path.as_posix(), real):
             continue
         if real:
             yield from _walk(path, root, rules)

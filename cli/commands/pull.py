@@ -15,6 +15,7 @@ from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import clean, emit, note, one_line
 from cli.repository import PLAIN, find_top, need_git
+from cli.trees import is_left_out
 from domain.environments import PATCH
 
 _OF_ONE = f"{Path(PATCH).stem}-"
@@ -31,7 +32,7 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
     """Fetch the files that a task has changed in its workspace into FOLDER, the current one if you name none.
 
     A file whose content here differs from what the task was given is not overwritten: all such files are listed, and
-    nothing is written. Files that the task has removed are removed here too.
+    nothing is written. Files that the task has removed are removed here too. What it has in `.git` stays there.
 
     \b
     Examples:
@@ -40,7 +41,9 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
       ./errand pull ID --patch | git apply
     """
     listed = parse(WorkspaceListing, api.get(f"/tasks/{segment(task_id)}/workspace"))
-    items = [one for one in listed.items if one.change]
+    items = [one for one in listed.items if one.change and not is_left_out(one.path)]
+    if any(one.change and is_left_out(one.path) for one in listed.items):  # git would run its hooks as the user
+        note("left out: what the task has changed in .git")
     if patch:
         _print_patch(api, task_id, items, as_json)
         return

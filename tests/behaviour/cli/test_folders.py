@@ -19,7 +19,8 @@ WORK = steps(
         (
             "bash",
             {"command": "sed -i s/two/three/ src/words.txt && rm old.txt && mkdir -p new && echo fresh > new/file.txt"},
-        )
+        ),
+        ("bash", {"command": "mkdir -p .git/hooks src/.GIT && echo no | tee .git/config .git/hooks/x src/.GIT/config"}),
     ],
     [("save_artifact", {"name": "report.txt", "path": "new/file.txt"})],
 )
@@ -71,6 +72,7 @@ async def test_folder_is_sent_without_ignored_files_and_its_changes_are_pulled(
     assert files == {
         **{"src/words.txt": "modified", "old.txt": "removed", "new/file.txt": "added", "run.sh": None},
         **{".gitignore": None, "keep.log": None, "src/.gitignore": None},
+        **dict.fromkeys((".git/config", ".git/hooks/x", "src/.GIT/config"), "added"),
     }
     assert {one["path"]: one["mode"] for one in listed}["run.sh"] == 0o755
     code, patch = await errand(environment, "pull", "last", "--patch", cwd=project)
@@ -85,6 +87,9 @@ async def test_folder_is_sent_without_ignored_files_and_its_changes_are_pulled(
     code, shown = await errand(environment, "pull", task_id, cwd=project)
     assert code == 0 and "M src/words.txt" in shown and "D old.txt" in shown and "A new/file.txt" in shown
     assert (project / "src/words.txt").read_text() == "one\nthree\n" and not (project / "old.txt").exists()
+    # hooks and settings of git would be obeyed outside the sandbox
+    assert "left out: what the task has changed in .git" in shown and not (project / "src/.GIT").exists()
+    assert (project / ".git/config").read_text() == "ignored" and not (project / ".git/hooks").exists()
     code, shown = await errand(environment, "result", task_id, "--artifacts", "out", cwd=tmp_path)
     assert code == 0 and (tmp_path / "out/report.txt").read_text() == "fresh\n"
 
