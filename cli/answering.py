@@ -137,14 +137,15 @@ CHOICES = {
 
 
 def open_requests(api: Api, task_id: str) -> list[InputRequest]:
-    """The open requests of a task, oldest first."""
+    """The open requests of a task to people, oldest first."""
     page = parse(InputRequestPage, api.get(f"/tasks/{segment(task_id)}/input-requests"))
-    return [request for request in reversed(page.items) if request.status == "open"]
+    return [one for one in reversed(page.items) if one.status == "open" and one.kind != RequestKind.EXTERNAL_EVENT]
 
 
 def all_open_requests(api: Api, conversation_id: str | None = None) -> list[dict[str, Any]]:
-    """The open requests of all tasks, oldest first, as the server sent them."""
-    return [*api.items("/input-requests", conversation_id=conversation_id, limit=200)][::-1]
+    """The open requests of all tasks to people, oldest first, as the server sent them."""
+    found = [*api.items("/input-requests", conversation_id=conversation_id, limit=200)][::-1]
+    return [one for one in found if one.get("kind") != RequestKind.EXTERNAL_EVENT]
 
 
 def post_answer(api: Api, task_id: str, request_id: str, value: Any) -> Any:

@@ -72,8 +72,10 @@ class Stop:
 # Answers to input requests.
 
 
-async def check_answer(caller: Caller, request: InputRequest, value: Any) -> None:
+async def check_answer(caller: Caller, session: SessionRow, request: InputRequest, value: Any) -> None:
     """Refuse an answer that the caller may not give, or that does not fit the request."""
+    if request.kind is RequestKind.EXTERNAL_EVENT:  # else a person could forge an event, which must be signed
+        raise unknown_request(session)
     # the right first: a key without it must not find out whether the request is still open
     right = Right.APPROVE if request.kind in APPROVALS else Right.ANSWER
     if not caller.may(right, Right.SUPERVISE):

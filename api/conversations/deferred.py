@@ -80,7 +80,7 @@ async def _check_answer(call: Call, live: SessionRow, request_id: str, value: An
     # ids of another session get the same refusal as unknown ones
     if request is None or request.session_id != live.id:
         raise control.unknown_request(live)
-    await control.check_answer(call.caller, request, value)
+    await control.check_answer(call.caller, live, request, value)
     return request, await control.seal_answer(call, live, request, value)
 
 

@@ -45,7 +45,7 @@ from domain.ids import current_tenant, is_id, new_id
 from domain.json_object import JsonObject
 from domain.json_schema import fits, run_check
 from domain.notifications import ChannelName, new_secret, shorten_target
-from domain.sessions.input_request import RequestKind, RequestStatus
+from domain.sessions.input_request import RequestStatus
 from domain.sessions.new_session import NewSession, Trigger
 from domain.task import Strict, TaskContext, TaskSpec, title_of
 from settings import Settings
@@ -335,7 +335,7 @@ async def _answer_request(call: Call, connector: str, given: IncomingAnswer) -> 
     address = ChannelRef(connector=connector, channel_id=given.channel_id, user_id=given.user_id)
     request = await input_requests.get(pool, tenant, given.request_id) if is_id(given.request_id) else None
     session = await sessions.get(pool, tenant, request.session_id) if request else None
-    if request is None or session is None or request.kind is RequestKind.EXTERNAL_EVENT:
+    if request is None or session is None:
         raise NotFound("Nothing waits for an answer from this address.")
     # Buttons carry the request's id, and a person could send another one: the same refusal as for an unknown id.
     if await channels.of_conversation(pool, tenant, session.conversation_id) != address:
@@ -343,7 +343,7 @@ async def _answer_request(call: Call, connector: str, given: IncomingAnswer) -> 
     if request.status is not RequestStatus.OPEN:
         return False
     with pointers_moved("/input", "/value"):
-        await control.check_answer(call.caller, request, given.value)
+        await control.check_answer(call.caller, session, request, given.value)
     value = await control.seal_answer(call, session, request, given.value)
     written = control.build_answer(call.caller, session, request, value)
     # somebody else answered between the check and this write
@@ -369,7 +369,7 @@ async def _answer_question(
     values = await run_check(_read_answer, schema, body.text) if schema is not None else [message.text]
     if not values:
         return None
-    await control.check_answer(call.caller, request, values[0])
+    await control.check_answer(call.caller, session, request, values[0])
     written = control.build_answer(call.caller, session, request, values[0])
     answered = await channels.answer_question(pool, address, message, session, written)
     # the question was settled meanwhile, so that the message starts a turn instead

@@ -112,7 +112,7 @@ async def _answer(call: Call, task_id: str, answer: AnswerBody, key: Idempotency
     # ids of other sessions get the same refusal as unknown ones
     if request is None or request.session_id != session.id:
         raise control.unknown_request(session)
-    await control.check_answer(call.caller, request, answer.input)
+    await control.check_answer(call.caller, session, request, answer.input)
     value = await control.seal_answer(call, session, request, answer.input)
     accepted = AnswerAccepted(task_id=session.id, response_to=request.id, status=RequestStatus.ANSWERED)
     # the write decides who was first; the check above may be outdated by now

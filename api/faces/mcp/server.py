@@ -316,7 +316,7 @@ async def _record_answers(call: Call, params: UpdateParams) -> JsonObject:
             raise refuse(pointer, "form", "must have an action: accept, decline or cancel", ACTIONS) from None
         answer = answer_of(request, form)
         if answer is not None:
-            await control.check_answer(call.caller, request, answer[0])
+            await control.check_answer(call.caller, session, request, answer[0])
             given.append((request, answer[0]))
     # only after all were checked, so that one bad response does not leave the others half answered
     for request, value in given:

@@ -60,6 +60,11 @@ async def test_an_event_reaches_the_session_that_waits_for_its_key(waiters: Stac
     assert (await waiters.record(task_id))["status"] == "working"  # no person has to do anything
     listed = (await waiters.http.get("/input-requests")).json()["items"]
     assert request["id"] not in [one["id"] for one in listed]
+    forged = {"response_to": request["id"], "input": {"text": "paid: 42"}}
+    refused = await waiters.http.post(f"/tasks/{task_id}/input", json=forged)
+    assert refused.json()["type"].endswith("unknown-request"), refused.text
+    refused = await waiters.http.post(f"/conversations/{task_id}/messages", json={"answers": {request["id"]: True}})
+    assert refused.json()["type"].endswith("unknown-request"), refused.text
     other = await sender.accepted({"order": "another", "paid": 1})
     assert other["outcome"] == "kept"
     accepted = await sender.accepted({"order": order, "paid": 42}, event_id=f"evt-{order}")
