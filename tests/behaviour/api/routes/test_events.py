@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from httpx2.websockets import WebSocketDisconnect
 
 from api.streams import feeds as stream
 from domain.events import Message, MessageDelta, Progress
@@ -126,15 +127,61 @@ async def _never(*_: object) -> None:
     await asyncio.Event().wait()
 
 
-async def test_revoked_key_ends_its_streams(keyed_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_revoked_key_ends_its_streams_though_others_wake_them(
+    keyed_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("api.routes.notifications.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.1)
     headers = await key_for(pool, "revoking", Right.SUBMIT, Right.READ)
     async with httpx2.AsyncClient(base_url=keyed_url, headers=headers) as client:
         task_id = await submitted(client)
-        viewer = asyncio.create_task(watch(client, task_id))
-        await asyncio.sleep(0.3)
-        assert not viewer.done()
+        waking = asyncio.create_task(_wake(pool, f"revoking/{task_id}/x", "revoking/*/*"))
+        kept = asyncio.Event()
+        viewers = [
+            asyncio.create_task(_read_until_end(client, f"/tasks/{task_id}/events", kept)),
+            asyncio.create_task(_end_of_socket(f"{keyed_url.replace('http', 'ws')}/notifications", headers)),
+        ]
+        async with asyncio.timeout(5):
+            await kept.wait()
+        assert not any(viewer.done() for viewer in viewers)
         [key] = await keys.list_all(pool, "revoking")
         assert await keys.revoke(pool, "revoking", key.id)
-        async with asyncio.timeout(3):
-            assert await viewer == [1]
+        async with asyncio.timeout(5):
+            assert await asyncio.gather(*viewers) == [None, 1008]
+        waking.cancel()
+
+
+async def _wake(pool: Pool, *payloads: str) -> None:
+    while True:
+        await pool.execute("SELECT pg_notify('events', payload) FROM unnest($1::text[]) payload", payloads)
+        await asyncio.sleep(0.02)
+
+
+async def _read_until_end(client: httpx2.AsyncClient, path: str, kept: asyncio.Event) -> None:
+    async with client.stream("GET", path) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith(":"):
+                kept.set()
+
+
+async def _end_of_socket(url: str, headers: dict[str, str]) -> int:
+    async with httpx2.AsyncClient() as http, http.websocket(url, headers=headers) as socket:
+        with pytest.raises(WebSocketDisconnect) as closed:
+            await socket.receive_text()
+    return closed.value.code
+
+
+async def test_a_feed_of_own_notices_passes_over_those_of_others(keyed_url: str, pool: Pool) -> None:
+    one, other = [await key_for(pool, "own-feed", name=name) for name in ("one", "other")]
+    async with httpx2.AsyncClient(base_url=keyed_url) as client:
+        for headers in (one, other):
+            await end(pool, await submitted(client, headers), tenant="own-feed")
+        url, plain = "/notifications?after=0&mine=true", {"Accept": "application/json"}
+        every = (await client.get("/notifications?after=0", headers=one | plain)).json()
+        page = (await client.get(url, headers=one | plain)).json()
+        assert page["items"] == every["items"][:1] and page["next_after"] == every["next_after"]
+        async with asyncio.timeout(5), client.stream("GET", url, headers=one) as answer:
+            async for line in answer.aiter_lines():
+                if line == f"id: {every['next_after']}":  # from there it resumes
+                    break
