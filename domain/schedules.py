@@ -280,7 +280,7 @@ class TickOutcome(BaseModel):
 
 def time_problem(at: datetime) -> str | None:
     """Why a one-time schedule cannot use this time."""
-    if at <= datetime.now(UTC):
+    if at.replace(microsecond=0) <= datetime.now(UTC):  # Temporal's calendars have no fractions
         return "must be in the future"
     return f"must be before the year {LAST_YEAR}" if at.astimezone(UTC).year >= LAST_YEAR else None
 

@@ -155,7 +155,7 @@ async def mark_synced(pool: Pool, schedule: Schedule) -> None:
 
 async def note_missing(pool: Pool, known: Sequence[str]) -> int:
     """Mark schedules that Temporal has lost, so that they are created again; `known` are the ids that it has."""
-    sql = """UPDATE schedules SET synced = 0
+    sql = """UPDATE schedules SET version = version + 1
               WHERE deleted_at IS NULL AND synced > 0 AND NOT id = ANY ($1::text[])"""
     answer = await pool.execute(sql, list(known))
     return int(answer.split()[-1])

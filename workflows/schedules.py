@@ -46,7 +46,10 @@ class ScheduleClient:
             with contextlib.suppress(UnknownError), _reached():
                 await self._handle(schedule.id).delete(rpc_timeout=WITHIN)
             return
-        wanted = self._build_schedule(schedule)
+        wanted, now = self._build_schedule(schedule), datetime.now(UTC)
+        # It may have been due before Temporal has it. Not if it was changed: then it may have had other times, or none.
+        since = max(schedule.created_at, now - wanted.policy.catchup_window)
+        missed = [_span(since, now)] if schedule.version == 1 and since < now else []
 
         def update_known(known: ScheduleUpdateInput) -> ScheduleUpdate | None:
             newer = _version(known.description.schedule.state.note) > schedule.version
@@ -54,7 +57,9 @@ class ScheduleClient:
 
         with _reached():
             try:
-                await self._client.create_schedule(schedule_workflow_id(schedule.id), wanted, rpc_timeout=WITHIN)
+                await self._client.create_schedule(
+                    schedule_workflow_id(schedule.id), wanted, backfill=missed, rpc_timeout=WITHIN
+                )
             except ScheduleAlreadyRunningError:
                 await self._handle(schedule.id).update(update_known, rpc_timeout=WITHIN)
 
@@ -83,9 +88,8 @@ class ScheduleClient:
 
     async def backfill(self, schedule_id: str, start: datetime, end: datetime) -> None:
         """Run the ticks of a past range now; ticks that already have a run do nothing."""
-        span = ScheduleBackfill(start_at=start, end_at=end, overlap=ScheduleOverlapPolicy.ALLOW_ALL)
         with _reached():
-            await self._handle(schedule_id).backfill(span, rpc_timeout=WITHIN)
+            await self._handle(schedule_id).backfill(_span(start, end), rpc_timeout=WITHIN)
 
     async def is_due(self, schedule_id: str, after: datetime, until: datetime) -> bool:
         """Whether the schedule is due after the first time and not later than the second."""
@@ -135,6 +139,10 @@ class ScheduleClient:
                 remaining_actions=1 if once else 0,
             ),
         )
+
+
+def _span(start: datetime, end: datetime) -> ScheduleBackfill:
+    return ScheduleBackfill(start_at=start, end_at=end, overlap=ScheduleOverlapPolicy.ALLOW_ALL)
 
 
 def spec_of(timing: Timing) -> ScheduleSpec:

@@ -144,9 +144,15 @@ async def test_a_schedule_that_temporal_lost_is_created_again(stack: Stack) -> N
     await stack.client.get_schedule_handle(schedule_workflow_id(made["id"])).delete()
     assert (await show(stack, made["id"]))["next_times"] is None
     await schedules.note_missing(stack.pool, [])
+    late = await create(stack, every=60_000)  # Temporal has it only after it was due
+    await stack.client.get_schedule_handle(schedule_workflow_id(late["id"])).delete()
+    sql = "UPDATE schedules SET synced = 0, created_at = now() - interval '150 seconds' WHERE id = $1 RETURNING now()"
+    created_in_temporal = await stack.pool.fetchval(sql, late["id"])
 
     await stack.sweep()
     assert (await show(stack, made["id"]))["next_times"] is not None
+    due = await until(stack, late["id"], lambda listed: len(listed) >= 2)
+    assert {_at(run) < created_in_temporal for run in due[:2]} == {True} and due[1]["status"] != "failed"
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

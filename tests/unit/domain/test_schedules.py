@@ -1,10 +1,10 @@
 """Rules of schedules: quiet hours by the clock of the zone, combinations that make no sense, and cron expressions."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from domain.schedules import CronError, QuietHours, check_cron, expressions
+from domain.schedules import CronError, QuietHours, check_cron, expressions, time_problem
 
 
 def test_quiet_hours_past_midnight_follow_the_zone() -> None:
@@ -40,6 +40,11 @@ def test_quiet_hours_begin_at_their_start_and_are_over_at_their_end(start: str, 
 def test_invalid_expressions_are_named(text: str, named: str) -> None:
     with pytest.raises(CronError, match=named):
         check_cron(text)
+
+
+def test_a_time_within_the_present_second_is_over() -> None:
+    now = datetime.now(UTC)
+    assert time_problem(now.replace(microsecond=999_999)) and not time_problem(now + timedelta(seconds=60))
 
 
 def test_day_of_month_and_day_of_week_are_alternatives() -> None:
