@@ -121,6 +121,7 @@ async def replace_schedule(
     if body.conversation_id not in (None, known.conversation_id) or body.task.context.files:
         pointer = "/task/context/files" if body.task.context.files else "/conversation_id"
         raise refuse(pointer, "not_changeable", "make another schedule instead")
+    body = body.model_copy(update={"conversation_id": known.rules.conversation_id})
     task = await _check_schedule(call, body)
     made = await schedules.replace(
         call.pool,

@@ -137,6 +137,9 @@ async def test_a_replaced_schedule_keeps_its_runs_and_a_deleted_one_its_id(stack
     assert (await stack.http.delete(f"/schedules/{made['id']}")).status_code == 204
     assert (await stack.http.get(f"/schedules/{made['id']}")).status_code == 404
     assert (await create(stack, name=made["name"]))["id"] != made["id"]
+    guest = await create(stack, conversation_id=made["conversation_id"])  # the files there are not its own
+    assert (await stack.http.put(f"/schedules/{guest['id']}", json={**body, "name": guest["name"]})).is_success
+    assert (await stack.http.put(f"/schedules/{guest['id']}/files", json={})).status_code == 409
 
 
 async def test_a_schedule_that_temporal_lost_is_created_again(stack: Stack) -> None:
