@@ -13,6 +13,7 @@ from cli.api import Api, parse, segment
 from cli.errors import Ambiguous, NotFoundError, Refused
 from cli.render.output import PROGRAM, age, clean, dim, dollars, facts, json_wanted, moment, note, one_line
 from domain.amounts import format_count
+from domain.json_object import read_json
 from domain.sessions.input_request import APPROVALS, ApprovedFile, MoreFiles, RequestKind
 
 # a request with everything that a person needs for the decision
@@ -301,7 +302,7 @@ def _edit_rule(request: InputRequest) -> Dialogue:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError:
         return text
 

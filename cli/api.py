@@ -205,8 +205,8 @@ class Api(Errand):
             raise Refused(str(error)) from None
         except ErrandError as error:
             raise CliError(str(error)) from None
-        except UnicodeEncodeError:
-            raise click.UsageError("the text is not valid Unicode") from None
+        except ValueError as error:  # JSON has neither lone surrogates nor NaN
+            raise click.UsageError(f"this cannot be sent: {error}") from None
 
 
 def follow(

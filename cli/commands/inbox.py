@@ -1,6 +1,5 @@
 """`errand inbox`, `answer`, `approve`: what waits for people, and their answers."""
 
-import json
 import sys
 from typing import Any
 
@@ -21,7 +20,7 @@ from cli.ids import ConversationIdType, TaskId, resolve
 from cli.options import remote
 from cli.render.answers import print_done
 from cli.render.output import PROGRAM, emit, note, one_line
-from domain.json_object import JsonObject
+from domain.json_object import JsonObject, read_json
 
 
 @click.command()
@@ -94,7 +93,7 @@ def send_answer(api: Api, task_id: str, request_id: str, value: Any, *, as_json:
 
 def parse_json(option: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError as error:
         raise click.UsageError(f"{option}: not JSON: {error}") from None
 

@@ -1,6 +1,5 @@
 """`errand run`: submit a task and watch it."""
 
-import json
 import secrets
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from cli.render.output import note
 from cli.repository import bundle_checkout, find_top
 from cli.trees import pack_folder, upload_files, upload_folder
 from cli.watch import watch_or_detach
-from domain.json_object import JsonObject
+from domain.json_object import JsonObject, read_json
 from domain.sessions.session import SandboxMode
 
 
@@ -143,7 +142,7 @@ def _input(text: str | None, file: BinaryIO | None) -> str | JsonObject:
         raise click.UsageError("give the task either as INPUT (- for stdin) or with --input-json FILE")
     try:
         if file is not None:
-            value = json.loads(file.read())
+            value = read_json(file.read())
             if not isinstance(value, dict):
                 raise click.UsageError("--input-json: the file must contain one JSON object")
             return value

@@ -1,6 +1,5 @@
 """`errand triggers`: events from outside that start agents."""
 
-import json
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ from cli.api import Api, segment
 from cli.options import remote
 from cli.render.answers import print_answer, print_list
 from cli.render.output import emit, facts, one_line
+from domain.json_object import read_json
 from domain.triggers import SignatureKind, TriggerContext
 
 
@@ -78,7 +78,7 @@ def _condition(text: str) -> dict[str, Any]:
     if not found:
         raise click.BadParameter("must be PATH=VALUE", param_hint="--equals")
     try:
-        parsed = json.loads(value)
+        parsed = read_json(value)
     except ValueError:
         parsed = value
     # lists and objects stay text: a condition compares only single values

@@ -6,7 +6,7 @@ from typing import Any
 
 from jsonschema.exceptions import best_match
 
-from domain.json_object import JsonObject
+from domain.json_object import JsonObject, read_json
 from domain.json_schema import errors
 from domain.sessions.session import preview
 
@@ -43,8 +43,8 @@ def _parse(text: str) -> Any:
     problem = ""
     for candidate in (text, *_last_block(text)):
         try:
-            return json.loads(candidate, parse_constant=_refuse)
-        except (ValueError, RecursionError) as error:
+            return read_json(candidate)
+        except ValueError as error:
             problem = str(error)
     raise Misfit(f"Your answer is not JSON: {preview(problem, 200)}")
 
@@ -61,7 +61,3 @@ def _last_block(text: str) -> list[str]:
         else:
             inside.append(line)
     return last
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")

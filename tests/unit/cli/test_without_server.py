@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from errand.models import InputRequest
 
+from cli.answering import parse_typed_value
 from tests.unit.cli.conftest import NOWHERE, Cli
 
 
@@ -18,6 +20,10 @@ from tests.unit.cli.conftest import NOWHERE, Cli
         ["run", "a", "text", "--file", "/no/such/file"],
         ["run", "a", "text", "--permission", "bash"],
         ["run", "a", "bad \udcff text"],
+        ["run", "a", "text", "--max-cost", "nan"],
+        ["answer", "--json-value", '{"n": 1e999}', "x", "y"],
+        ["answer", "--json-value", "NaN", "x", "y"],
+        ["approve", "--arguments", '{"n": -Infinity}'],
         ["run", "a", "text", "--key", "schlüssel"],
         ["run", "a", "text", "--url", "localhost:8700"],
         ["chat", "--continue", "--resume"],
@@ -35,6 +41,12 @@ def test_unreachable_server_is_exit_code_6(cli: Cli, args: list[str]) -> None:
     done = cli(*args)
     assert done.exit_code == 6 and f"cannot reach the API at {NOWHERE}" in done.stderr and "./errand up" in done.stderr
     assert json.loads(cli(*args, "--json").stderr)["exit_code"] == 6
+
+
+@pytest.mark.parametrize("text", ["NaN", "[1e999]", "[" * 100_000])
+def test_what_json_cannot_hold_stays_the_text_that_was_typed(text: str) -> None:
+    wants_more = InputRequest.model_construct(details={}, answer_schema={"type": "number"})
+    assert parse_typed_value(wants_more, text) == text
 
 
 def test_unanswered_submission_names_the_key_to_repeat_it_with(cli: Cli) -> None:
