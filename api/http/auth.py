@@ -23,7 +23,7 @@ from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fastapi import Depends, Request, Security
 from fastapi.routing import APIRoute
@@ -305,9 +305,9 @@ def local_caller(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, 
         raise Unauthenticated("A request that a proxy forwards needs a key.")
     host = headers["host"][0]
     # DNS rebinding: a foreign name that resolves to this machine
-    if not is_loopback(urlsplit(f"//{host}").hostname or ""):
+    if not is_loopback(_split(f"//{host}").hostname or ""):
         raise Unreadable(400, "bad-request", "Without a key, the Host must be a loopback address.")
-    if any(urlsplit(origin).netloc != host for origin in headers.get("origin", [])):
+    if any(_split(origin).netloc != host for origin in headers.get("origin", [])):
         raise NotAllowed("Without a key, pages of other sites may not call this address.")
     owner = _owner_of_peer(scope["server"], scope["client"])
     if not token and owner not in (os.geteuid(), 0):
@@ -315,6 +315,13 @@ def local_caller(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, 
             "Only the account that runs this server needs no key; the file token in its data directory has one."
         )
     return account_caller(os.geteuid() if owner is None else owner)  # only Linux says whose connection it is
+
+
+def _split(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:  # such as a bracket without its other one
+        return urlsplit("")
 
 
 def _owner_of_peer(server: Address, client: Address) -> int | None:
@@ -373,5 +380,5 @@ def check_same_site(method: str, headers: Mapping[str, list[str]]) -> None:
     if method in _SAFE_METHODS or headers.get("sec-fetch-site") == ["same-origin"]:
         return
     origins = headers.get("origin", [])
-    if len(origins) != 1 or urlsplit(origins[0]).netloc != headers["host"][0]:
+    if len(origins) != 1 or _split(origins[0]).netloc != headers["host"][0]:
         raise NotAllowed("With the console's cookie, only pages of this address may change anything.")

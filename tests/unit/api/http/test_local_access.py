@@ -2,12 +2,13 @@
 
 import pytest
 
-from api.http.auth import MOST_ADDRESSES, MOST_FAILURES, MOST_KEYS, FailedKeys, is_local, local_caller
+from api.http.auth import MOST_ADDRESSES, MOST_FAILURES, MOST_KEYS, FailedKeys, check_same_site, is_local, local_caller
 from api.http.problems import Unauthenticated
-from domain.errors import TooMany
+from domain.errors import NotAllowed, Refusal, TooMany
 from settings import Settings
 
 LOCAL = ("127.0.0.1", 8700)
+HOST = "127.0.0.1:8700"
 OTHER = ("192.0.2.7", 40_000)
 
 
@@ -53,6 +54,18 @@ def test_headers_of_proxies_need_a_key(header: str) -> None:
     local_caller(scope, headers, token=True)
     with pytest.raises(Unauthenticated, match="proxy"):
         local_caller(scope, {**headers, header: ["127.0.0.1"]}, token=True)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"), [("[1.2.3.4]", None), ("[:::]", None), ("[", None), (HOST, "http://["), (HOST, "http://[::")]
+)
+def test_malformed_host_or_origin_is_refused(host: str, origin: str | None) -> None:
+    scope = {"server": LOCAL, "client": ("127.0.0.1", 1), "http_version": "1.1"}
+    headers = {"host": [host], "origin": [origin] if origin else []}
+    with pytest.raises(Refusal):
+        local_caller(scope, headers, token=True)
+    with pytest.raises(NotAllowed):
+        check_same_site("POST", headers)
 
 
 def test_http_1_0_needs_a_key() -> None:
