@@ -19,7 +19,8 @@ from datetime import timedelta
 
 import uvloop
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.common import WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 import activities
 from activities import ActivityServices
@@ -45,6 +46,7 @@ from activities.user_code import RedactingFormatter
 from activities.workspaces import WorkspaceCaps, Workspaces
 from agents.loader import AgentFolder, LoadedAgents, load_prices
 from agents.problems import AgentFileError, Catalogue
+from domain import wire
 from domain.sealing import KeyRing, KeyRingError
 from settings import MISCONFIGURED, Settings, SettingsError, reach_loopback_directly
 from store import agents, workers
@@ -115,6 +117,10 @@ def build_worker(settings: Settings, services: ActivityServices) -> Worker:
         # code that reads a clock or uses randomness, and all of that is ours: what users write runs as activities. So
         # the check is made before a release: every recorded history is replayed inside it (workflows/replay.py).
         workflow_runner=UnsandboxedWorkflowRunner(),
+        # Named, since the SDK would otherwise compute a name from every module, a tenth of the worker's start.
+        deployment_config=WorkerDeploymentConfig(
+            WorkerDeploymentVersion(wire.DEPLOYMENT, wire.BUILD), use_worker_versioning=False
+        ),
         interceptors=[ArgumentGuard(), OwnFailureTexts(), RunFence(services.pool, services.temporal)],
         max_concurrent_activities=settings.max_model_calls + settings.max_tool_calls,
         max_concurrent_workflow_tasks=16,
@@ -234,6 +240,7 @@ async def run(settings: Settings) -> None:
             log.info("draining")
             for task in (beating, dispatching, sweeping, watching):
                 task.cancel()
+        await services.models.close()
         with contextlib.suppress(*TRANSIENT_ERRORS):
             await workers.leave(pool, name)
 

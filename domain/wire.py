@@ -7,6 +7,10 @@ understands, so a change of one is a change of the protocol.
 from datetime import timedelta
 from enum import StrEnum
 
+from errand import __version__
+
+DEPLOYMENT, BUILD = "errand", __version__  # as which workers report
+
 # workflow types
 SESSION = "Session"
 CONVERSATION = "Conversation"
