@@ -114,7 +114,7 @@ def _place(server: JsonObject) -> str:
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Remove an agent that your tenant has defined. Running tasks keep the version they have."""
     api.request("DELETE", f"/agents/{segment(name)}")
-    emit({"removed": name}) if as_json else click.echo(f"{clean(name)} is removed.")
+    emit({"name": name, "removed": True}) if as_json else click.echo(f"{clean(name)} is removed.")
 
 
 @agents.command()

@@ -68,7 +68,7 @@ def set_credential(
 def remove(api: Api, name: str, mine: bool, as_json: bool) -> None:
     """Remove a credential."""
     api.request("DELETE", f"/credentials/{segment(name)}", params=_of(mine))
-    emit({"removed": name}) if as_json else note(f"{name} is removed")
+    emit({"name": name, "removed": True}) if as_json else note(f"{name} is removed")
 
 
 def _of(mine: bool) -> dict[str, str]:

@@ -114,7 +114,7 @@ def show(api: Api, name: str, as_json: bool) -> None:
 def remove(api: Api, name: str, as_json: bool) -> None:
     """Remove an environment; tasks that have begun with it continue."""
     api.request("DELETE", f"/environments/{segment(name)}")
-    emit({"removed": name}) if as_json else note(f"{name} is removed")
+    emit({"name": name, "removed": True}) if as_json else note(f"{name} is removed")
 
 
 def _split(address: str) -> tuple[str, str]:
