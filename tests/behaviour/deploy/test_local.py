@@ -20,8 +20,9 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
 from deploy import data_dir, local, state
-from deploy.state import StackError, StackInfo, find_start, is_loopback
+from deploy.state import StackError, StackInfo, find_start
 from deploy.temporal import SEARCH_ATTRIBUTES
+from domain.policy.addresses import is_loopback
 from settings import ROOT, Settings
 from tests.behaviour.deploy.processes import commands, listening
 
