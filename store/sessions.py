@@ -540,6 +540,16 @@ async def find_unheard(pool: Pool, older_than_s: float, limit: int = 20) -> list
     return [(row["tenant"], row["id"], row["what"]) for row in rows]
 
 
+async def find_orphaned(pool: Pool, older_than_s: float, limit: int = 200) -> list[SessionRow]:
+    """Sessions of all tenants that still run although the session that waited for them has ended. Their conversation
+    stops them, unless it or they could not be reached at that moment."""
+    sql = """SELECT s.* FROM sessions s JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by
+              WHERE s.live AND s.blocking AND s.cancel_requested IS NULL
+                AND p.ended_at < now() - make_interval(secs => $1) ORDER BY random() LIMIT $2"""
+    rows = await pool.fetch(sql, older_than_s, limit)
+    return keep_readable(rows, from_columns, "session")
+
+
 async def find_running(pool: Pool, limit: int = 500) -> list[tuple[str, str]]:
     """The sessions of all tenants that do not wait for people, with their conversations; the latest first."""
     sql = """SELECT id, conversation_id FROM sessions WHERE live AND status IN ('submitted', 'working')

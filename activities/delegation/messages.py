@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from activities.schedules.own import OwnSchedules
 from domain.agents.definition import ReceivingSide
@@ -154,9 +154,8 @@ class Subagents:
         if not child.live:
             return f"The subagent (session: {session_id}) has ended already ({child.status}).", False
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=f"session {ref.session_id}", note=reason)
-        reached = await self._workflows.stop(session_id, stop)
-        state = "is stopping" if reached else "was asked to stop but has not answered yet"
-        return f"The subagent (session: {session_id}) {state}.", not reached
+        await self._stop(ref, session_id, stop)
+        return f"The subagent (session: {session_id}) is stopping.", False
 
     async def terminate(self, ref: SessionRef, target: str, reason: str) -> tuple[str, bool]:
         """Terminate the thread of a child and the threads below it, and stop their sessions."""
@@ -166,12 +165,18 @@ class Subagents:
             return f"There is no subagent {target!r}. Nothing was terminated.", True
         by = f"session {ref.session_id}"
         stop = StopRequest(reason=Reason.TERMINATED, by=by, note=reason)
-        recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope=Scope.TREE)
         for session_id in await threads.terminate(self._pool, ref.tenant, place, by):
-            session = await sessions.load(self._pool, ref.model_copy(update={"session_id": session_id}))
-            if await sessions.record_stop(self._pool, session, recorded):
-                await self._workflows.stop(session_id, stop)
+            await self._stop(ref, session_id, stop, Scope.TREE)
         return f"Subagent '{child.name}' (reference: {child.thread_id}) was terminated.", False
+
+    async def _stop(
+        self, ref: SessionRef, session_id: str, stop: StopRequest, scope: Literal[Scope.TREE] | None = None
+    ) -> None:
+        """Stop a session below this one. If the signal is lost, a worker finds the stop in the row."""
+        session = await sessions.load(self._pool, ref.model_copy(update={"session_id": session_id}))
+        recorded = RecordedStop(**dict(stop), at=datetime.now(UTC), scope=scope)
+        if await sessions.record_stop(self._pool, session, recorded):
+            await self._workflows.stop(session_id, stop)
 
     # messages to its parent and to its own thread
 

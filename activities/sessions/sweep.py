@@ -22,7 +22,7 @@ from activities.workspaces import Workspaces
 from domain.errors import Unavailable
 from domain.ids import new_id, session_workflow_id
 from domain.schedules import Schedule
-from domain.sessions.session import Finish, Reason, RecordedStop, Scope, StopRequest
+from domain.sessions.session import PARENT_ENDED, Finish, Reason, RecordedStop, Scope, StopRequest
 from store import (
     addresses,
     audit,
@@ -145,6 +145,8 @@ class Sweep:
         stranded = await conversation_state.find_stranded(self._pool, SILENT_SECONDS)
         await one_by_one("conversations", stranded, lambda one: self._conversations.reopen(*one))
         await one_by_one("ends", await conversations.find_unclosed(self._pool), self._close_conversation)
+        orphans = {one.id: one for one in await sessions.find_orphaned(self._pool, SILENT_SECONDS)}
+        await one_by_one("subagents without their parent", orphans, lambda one: self._stop_orphan(orphans[one]))
         if failed and len(failed) == len(found):
             raise failed[0]
         return outcomes.count(True)
@@ -225,6 +227,11 @@ class Sweep:
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
             _require(await self._conversations.stop(session.id, request))
         return False
+
+    async def _stop_orphan(self, session: sessions.SessionRow) -> None:
+        """Record the stop that its conversation could not deliver; a look signals it."""
+        stop = RecordedStop(**dict(PARENT_ENDED), at=datetime.now(UTC))
+        await sessions.record_stop(self._pool, session, stop)
 
     async def _raise_limits(self, session: sessions.SessionRow) -> None:
         """Signal raised limits, usually once for each raise: we cannot see whether the API's own signal was lost. A

@@ -90,7 +90,7 @@ class Settle(BaseModel):
     tool: str
     step: int
     child: str | None = None
-    promoted: bool = False  # the child has not ended: it continues in the background
+    promoted: bool = False  # nobody waits for the child any more: its outcome goes to the mailbox
     line: LineEnd | None = None
 
 

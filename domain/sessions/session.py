@@ -431,6 +431,10 @@ class StopRequest(BaseModel):
     grace_ms: int = 0  # time for running tools to finish; 0: they are stopped at once
 
 
+# of a subagent for whose result nobody waits any more
+PARENT_ENDED = StopRequest(reason=Reason.INTERRUPTED, by="its parent has ended")
+
+
 class RecordedStop(StopRequest):
     """A stop as the session's row stores it."""
 

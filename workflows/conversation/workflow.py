@@ -46,7 +46,7 @@ from domain.conversations.requests import (
 )
 from domain.conversations.subagents import DelegationTool
 from domain.ids import session_workflow_id
-from domain.sessions.session import DeliveryMode, Reason, StopRequest
+from domain.sessions.session import PARENT_ENDED, DeliveryMode
 from domain.sessions.session_state import SessionInput
 from domain.wire import SessionRefusal
 from workflows import activity_calls
@@ -64,8 +64,6 @@ from workflows.session.workflow import Session
 from workflows.ui import conversation_details, start_options
 
 Answer = TypeVar("Answer", SpawnAnswers, Fired)
-
-PARENT_ENDED = StopRequest(reason=Reason.INTERRUPTED, by="its parent has ended")
 
 
 @workflow.defn(name=wire.CONVERSATION)
@@ -197,6 +195,7 @@ class Conversation:
             kind = wire.CONVERSATION_BUSY if opened.busy else opened.refused or wire.REFUSED
             raise _refusal_of(kind, "The continuation was refused.", {"session_id": opened.busy})
         self.router.record_fire(opened, known)
+        self.actions.extend(self.router.resume_queued(opening.thread_id))
         return Fired(session_id=fire.session_id)
 
     async def _once(self, request_id: str, kind: type[Answer], answer: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -329,6 +328,8 @@ class SessionStarter:
             return
         # A conversation that was reopened for this session has loaded its row, where it is already live.
         known = self._state.live.get(session_id)
+        # A subagent that is not known, because Temporal has lost later data: only its row has its parent.
+        self.reload_needed |= known is None and submission.session.spawned_by is not None
         await self._start_child(submission.session, known or Live(thread=submission.thread_id))
 
     async def open_one(self, opening: OpenSession, queue: bool = False) -> Opened:

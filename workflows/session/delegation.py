@@ -68,7 +68,10 @@ async def _follow(session: SessionContext, line: Line, node: str, begun: Begun, 
         settle.line = await _run_inline(session, line, node, begun.index, begun.line, run_line)
     elif begun.awaited:
         await _wait_for_children(session, begun)
-        settle.promoted = begun.child is not None and begun.child not in session.state.ended
+        # The outcome of a promoted child goes to the mailbox, even if it has ended at the same moment.
+        settle.promoted = begun.child is not None and (
+            begun.child in session.promoted or begun.child not in session.state.ended
+        )
     session.check()
     try:
         return await session.wait(activity_calls.settle_delegation(settle))

@@ -47,8 +47,13 @@ async def test_session_of_a_terminated_workflow_is_lost(stack: Stack) -> None:
 
     await eventually(closed, what="its conversation was told")
     assert (await stack.record(living))["status"] == "working"
-    await stack.cancel(living)
-    await stack.wait(living)
+    # the living one becomes a subagent whose parent has ended, and which nobody told
+    await stack.pool.execute(
+        "UPDATE sessions SET spawned_by = $2, blocking = true, delivery = 'explicit' WHERE id = $1", living, task_id
+    )
+    await stack.pool.execute("UPDATE sessions SET ended_at = ended_at - interval '1 minute' WHERE id = $1", task_id)
+    record = await sweep_until(stack, living)
+    assert (record["status"], record["reason"]) == ("cancelled", "interrupted")
 
 
 async def test_sweeper_starts_accepted_sessions_of_an_open_conversation(stack: Stack) -> None:

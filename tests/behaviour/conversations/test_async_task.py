@@ -278,6 +278,7 @@ async def test_cancelled_child_is_an_error_with_its_output_so_far(team: Stack) -
         said = f"ended without an answer (caller_cancel)\n\nUntil then it said:\n{child.output}"
         assert set(stopped.texts) == {error + said}
     assert len(fetched.texts) == 2
+    assert fetched.child.cancel_requested is not None  # in the row first, so that no lost signal loses it
     states = {
         event["tool"]: event["state"] for event in of_type([*fetched.events, *waited_for.events], "tool_returned")
     }

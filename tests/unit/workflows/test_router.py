@@ -23,7 +23,10 @@ from domain.conversations.requests import (
     EndedSession,
     Fire,
     Live,
+    OpenBatch,
     Opened,
+    OpenedBatch,
+    OpenSession,
     SpawnChild,
     SpawnRequest,
     StartSession,
@@ -297,6 +300,35 @@ def test_message_to_session_that_ends_meanwhile_starts_the_next_one() -> None:
     [after] = [row for row in starter.store.sessions.values() if row.live]
     assert after.id != "first" and after.inbox == ["note"]
     assert made.state.threads[ROOT].live == after.id and not made.state.threads[ROOT].inbox
+
+
+@pytest.mark.exactly_once
+def test_fire_that_is_queued_behind_a_session_that_ends_meanwhile_begins() -> None:
+    made, starter = talk()
+    written: list[OpenSession] = []
+
+    async def write(batch: OpenBatch) -> OpenedBatch:
+        [opening] = batch.sessions
+        written.append(opening)
+        if opening.queued:
+            ended = starter.store.finish(starter.store.sessions["first"], committed=True)
+            made.actions.extend(made.router.close_session(ended))
+            return OpenedBatch(sessions=[Opened(session_id=opening.session_id)])
+        return OpenedBatch(sessions=[Opened(session_id=opening.session_id, start=session_input(opening.session_id))])
+
+    starter._write = write  # type: ignore[method-assign]
+    run(made.fire_mailbox(Fire(request_id="f", session_id="f", session=NEW, queue=True)))
+    run(made.work_off())
+    assert [opening.queued for opening in written] == [True, False]
+    assert made.state.threads[ROOT].live == "f" and not made.state.threads[ROOT].queue
+
+
+def test_subagent_that_a_conversation_does_not_know_is_read_with_its_parent() -> None:
+    made, starter = talk()
+    assert not starter.reload_needed
+    child = session_input("child").model_copy(update={"spawned_by": "first"})
+    run(starter.start_accepted(StartSession(request_id="r", session=child, thread_id="child")))
+    assert starter.reload_needed
 
 
 def begin(router: OutcomeRouter, state: ConversationState) -> list[str]:

@@ -1,6 +1,7 @@
-"""Calls are refused while their guards cannot run."""
+"""Calls are refused while their guards cannot run; a subagent's outcome is delivered in one way."""
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +10,21 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from domain.agents.hook import HookPoint
-from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall
+from domain.conversations.subagents import Begun, BegunBatch, Settle
+from domain.sessions.session import (
+    AgentRef,
+    CallState,
+    Effect,
+    ModelReply,
+    SessionRef,
+    StopReason,
+    ToolCall,
+    ToolOutcome,
+    Usage,
+)
 from domain.sessions.session_state import HookOutcome, HookPoints
 from workflows import activity_calls
-from workflows.session import hooks
+from workflows.session import delegation, hooks
 
 CALLS = [ToolCall(index=index, name="bash", activity="run_tool", timeout_s=5, effect=Effect.READ) for index in range(2)]
 
@@ -66,3 +78,33 @@ def test_calls_are_refused_while_their_guards_cannot_run(monkeypatch: pytest.Mon
     assert asyncio.run(hooks.run_hooks(own, LINE, HookPoint.AFTER_MODEL)) == HookOutcome()
     monkeypatch.setattr(activity_calls, broken, works[broken])
     assert not any(one.refusal for one in asyncio.run(hooks.before_tools(own, LINE, "n", CALLS)))
+
+
+@pytest.mark.exactly_once
+def test_outcome_of_a_child_that_is_promoted_as_it_ends_goes_to_the_mailbox_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settled: list[Settle] = []
+
+    async def begin(*_: Any) -> BegunBatch:
+        return BegunBatch(calls=[Begun(index=0, tool="task", child="child", awaited=["child"])])
+
+    async def settle(call: Settle) -> ToolOutcome:
+        settled.append(call)
+        return ToolOutcome(index=0, name="task", state=CallState.OK, preview="")
+
+    async def wait(condition: Callable[[], bool], **_: Any) -> None:
+        assert condition()
+
+    monkeypatch.setattr(activity_calls, "begin_delegations", begin)
+    monkeypatch.setattr(activity_calls, "settle_delegation", settle)
+    monkeypatch.setattr(workflow, "wait_condition", wait)
+    line: Any = SimpleNamespace(**vars(LINE), model="m", resumed=False)
+    reply = ModelReply(head="n", stop_reason=StopReason.TOOL_CALLS, calls=CALLS[:1], usage=Usage())
+    loop: Any = None  # of inline subagents
+    for promoted in ({"child"}, set[str]()):
+        own = session()
+        own.promoted, own.stopping, own.state.ended = promoted, None, ["child"]
+        own.add_child, own.has_hooks = lambda *_, **__: None, lambda line: False
+        asyncio.run(delegation.delegate(own, line, reply, CALLS[:1], loop))
+    assert [one.promoted for one in settled] == [True, False]
