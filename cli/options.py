@@ -1,4 +1,4 @@
-"""Options that several commands share, and how durations and permission rules are written on the command line."""
+"""Options and commands that several groups share, and how durations and rules are written on the command line."""
 
 import functools
 import re
@@ -8,12 +8,16 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.api import Api
+from cli.api import Api, segment
 from cli.ids import resolve_arguments
+from cli.render.answers import print_answer
+from cli.render.output import clean, emit
 from domain.policy.rules import Action
 from settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+Place = Callable[[Api, str], str]  # the path of what has this name
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -137,3 +141,24 @@ def remote(command: F) -> F:
             return command(*args, api=api, **resolve_arguments(api, kwargs))
 
     return call  # type: ignore[return-value]
+
+
+def below(path: str) -> Place:
+    return lambda api, name: f"{path}/{segment(name)}"
+
+
+def add_show(group: click.Group, place: Place, model: type[T], show: Callable[[T], object], text: str) -> None:
+    @group.command("show", help=text)
+    @click.argument("name")
+    @remote
+    def command(api: Api, name: str, as_json: bool) -> None:
+        print_answer(api.get(place(api, name)), as_json, model, show)
+
+
+def add_remove(group: click.Group, place: Place, text: str) -> None:
+    @group.command("remove", help=text)
+    @click.argument("name")
+    @remote
+    def command(api: Api, name: str, as_json: bool) -> None:
+        api.request("DELETE", place(api, name))
+        emit({"name": name, "removed": True}) if as_json else click.echo(f"{clean(name)} is removed.")

@@ -12,7 +12,7 @@ from agents.loader import check_agents, one_text
 from agents.problems import AgentFileError, Catalogue
 from cli.api import Api, segment
 from cli.errors import CliError, Exit, NotFoundError
-from cli.options import json_option, remote, settings
+from cli.options import add_remove, below, json_option, remote, settings
 from cli.render.output import clean, duration, emit, facts, one_line, table
 from domain.agents.definition import AgentDefinition, Equipment, Side, SideKind
 from domain.amounts import format_count
@@ -108,13 +108,8 @@ def _place(server: JsonObject) -> str:
     return server.get("url") or shlex.join(server["command"])
 
 
-@agents.command()
-@click.argument("name")
-@remote
-def remove(api: Api, name: str, as_json: bool) -> None:
-    """Remove an agent that your tenant has defined. Running tasks keep the version they have."""
-    api.request("DELETE", f"/agents/{segment(name)}")
-    emit({"name": name, "removed": True}) if as_json else click.echo(f"{clean(name)} is removed.")
+_REMOVE = "Remove an agent that your tenant has defined. Running tasks keep the version they have."
+add_remove(agents, below("/agents"), _REMOVE)
 
 
 @agents.command()

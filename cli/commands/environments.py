@@ -8,9 +8,9 @@ import click
 from errand.models import Environment, EnvironmentPage, GitSource
 
 from cli.api import Api, segment
-from cli.options import remote
+from cli.options import add_remove, add_show, below, remote
 from cli.render.answers import print_answer, print_list
-from cli.render.output import emit, facts, note, one_line
+from cli.render.output import facts, one_line
 from domain.json_object import JsonObject
 
 
@@ -100,23 +100,6 @@ def set_environment(
     print_answer(api.ask("PUT", f"/environments/{segment(name)}", json=body), as_json, Environment, _show)
 
 
-@environments.command()
-@click.argument("name")
-@remote
-def show(api: Api, name: str, as_json: bool) -> None:
-    """Show one environment."""
-    print_answer(api.get(f"/environments/{segment(name)}"), as_json, Environment, _show)
-
-
-@environments.command()
-@click.argument("name")
-@remote
-def remove(api: Api, name: str, as_json: bool) -> None:
-    """Remove an environment; tasks that have begun with it continue."""
-    api.request("DELETE", f"/environments/{segment(name)}")
-    emit({"name": name, "removed": True}) if as_json else note(f"{name} is removed")
-
-
 def _split(address: str) -> tuple[str, str]:
     folder, equals, url = address.partition("=")
     return (folder, url) if equals and "/" not in folder else ("", address)
@@ -157,3 +140,7 @@ def _show(one: Environment) -> None:
             ("credentials", ", ".join(dict.fromkeys(filter(None, credentials))) or "none"),
         ]
     )
+
+
+add_show(environments, below("/environments"), Environment, _show, "Show one environment.")
+add_remove(environments, below("/environments"), "Remove an environment; tasks that have begun with it continue.")

@@ -9,7 +9,7 @@ from errand.models import Mission, RunPage, Schedule, SchedulePage, ScheduleRun
 
 from cli.api import Api, segment
 from cli.ids import AgentNameType
-from cli.options import Duration, files_option, folders_option, remote, settings
+from cli.options import Duration, add_remove, add_show, files_option, folders_option, remote, settings
 from cli.render.answers import find_named, print_answer, print_list
 from cli.render.output import emit, facts, one_line
 from cli.trees import pack_folder, upload_files, upload_folder
@@ -116,14 +116,6 @@ def list_schedules(api: Api, as_json: bool) -> None:
 
 @schedules.command()
 @click.argument("name")
-@remote
-def show(api: Api, name: str, as_json: bool) -> None:
-    """Show a schedule and its next five times."""
-    _show(api.get(_path(api, name)), as_json)
-
-
-@schedules.command()
-@click.argument("name")
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
 @remote
 def runs(api: Api, name: str, limit: int, as_json: bool) -> None:
@@ -185,17 +177,14 @@ def backfill(api: Api, name: str, start: datetime, end: datetime, as_json: bool)
     _show(api.ask("POST", _path(api, name, "/backfill"), json=span), as_json)
 
 
-@schedules.command()
-@click.argument("name")
-@remote
-def remove(api: Api, name: str, as_json: bool) -> None:
-    """Delete a schedule; its conversation stays. A mission is cancelled, its runs are stopped, and it stays listed."""
-    api.request("DELETE", _path(api, name))
-    emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
-
-
 def _path(api: Api, name: str, rest: str = "") -> str:
     return f"/schedules/{segment(find_named(api, '/schedules', name, SchedulePage, Schedule).id)}{rest}"
+
+
+_REMOVE = (
+    "Delete a schedule; its conversation stays. A mission is cancelled, its runs are stopped, and it stays listed."
+)
+add_remove(schedules, _path, _REMOVE)
 
 
 def _row(item: Schedule) -> list[str]:
@@ -262,3 +251,6 @@ def _show_facts(item: Schedule) -> None:
             ("conversation", item.conversation_id),
         ]
     )
+
+
+add_show(schedules, _path, Schedule, _show_facts, "Show a schedule and its next five times.")

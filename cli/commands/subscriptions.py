@@ -4,11 +4,10 @@ from typing import Any
 
 import click
 from errand.models import CreatedSubscription, Delivery, DeliveryPage, Subscription, SubscriptionPage
-from errand.requests import Answer
 
 from cli.api import Api, parse, segment
 from cli.errors import NotFoundError
-from cli.options import page_options, remote
+from cli.options import add_remove, page_options, remote
 from cli.render.answers import print_list
 from cli.render.output import age, emit, note, one_line
 from domain.notifications import ROTATION_HOURS, ChannelName, DeliveryStatus, NotificationSubject
@@ -80,7 +79,7 @@ def add(
 @remote
 def rotate(api: Api, name: str, as_json: bool) -> None:
     """Give a webhook a new secret. For a day its notifications are also signed with the old one."""
-    _show_secret(_request(api, name, "POST", "/rotate").body, as_json)
+    _show_secret(api.ask("POST", _path(api, name, "/rotate")), as_json)
     note(f"For {ROTATION_HOURS} hours notifications are signed with both secrets.")
 
 
@@ -89,17 +88,8 @@ def rotate(api: Api, name: str, as_json: bool) -> None:
 @remote
 def enable(api: Api, name: str, as_json: bool) -> None:
     """Enable a subscription that was disabled because its deliveries failed for a long time."""
-    found = _request(api, name, "POST", "/enable").body
+    found = api.ask("POST", _path(api, name, "/enable"))
     emit(found) if as_json else click.echo(f"{name} is {found['status']}")
-
-
-@subscriptions.command()
-@click.argument("name")
-@remote
-def remove(api: Api, name: str, as_json: bool) -> None:
-    """Remove a subscription. Its undelivered notifications are dropped."""
-    _request(api, name, "DELETE", "")
-    emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
 
 
 def all_subscriptions(api: Api) -> list[Subscription]:
@@ -114,8 +104,11 @@ def find_subscription(api: Api, name: str) -> Subscription:
     raise NotFoundError(f"there is no subscription {name}")
 
 
-def _request(api: Api, name: str, method: str, path: str) -> Answer:
-    return api.request(method, f"/subscriptions/{segment(find_subscription(api, name).id)}{path}")
+def _path(api: Api, name: str, rest: str = "") -> str:
+    return f"/subscriptions/{segment(find_subscription(api, name).id)}{rest}"
+
+
+add_remove(subscriptions, _path, "Remove a subscription. Its undelivered notifications are dropped.")
 
 
 def _show_secret(answer: Any, as_json: bool) -> None:

@@ -6,9 +6,9 @@ import click
 from errand.models import CreatedTrigger, Trigger, TriggerPage
 
 from cli.api import Api, segment
-from cli.options import remote
+from cli.options import add_remove, add_show, below, remote
 from cli.render.answers import print_answer, print_list
-from cli.render.output import emit, facts, one_line
+from cli.render.output import facts, one_line
 from domain.json_object import read_json
 from domain.triggers import SignatureKind, TriggerContext
 
@@ -41,7 +41,7 @@ def add(api: Api, name: str, agent: str, text: str, conditions: tuple[str, ...],
     body = {key: value for key, value in options.items() if value is not None}
     body |= {"task": {"agent": agent, "input": text}, "filter": [_condition(one) for one in conditions]}
     made = api.ask("PUT", f"/triggers/{segment(name)}", json=body)
-    _show(made, as_json)
+    print_answer(made, as_json, CreatedTrigger if "secret" in made else Trigger, _show)
 
 
 @triggers.command("list")
@@ -56,23 +56,6 @@ def _row(item: Trigger) -> list[str]:
     return [item.name, item.signature, item.agent or "", item.url, one_line(item.prompt)]
 
 
-@triggers.command()
-@click.argument("name")
-@remote
-def show(api: Api, name: str, as_json: bool) -> None:
-    """Show a trigger."""
-    _show(api.get(f"/triggers/{segment(name)}"), as_json)
-
-
-@triggers.command()
-@click.argument("name")
-@remote
-def remove(api: Api, name: str, as_json: bool) -> None:
-    """Remove a trigger. Its conversations stay."""
-    api.request("DELETE", f"/triggers/{segment(name)}")
-    emit({"name": name, "removed": True}) if as_json else click.echo(f"removed {name}")
-
-
 def _condition(text: str) -> dict[str, Any]:
     path, found, value = text.partition("=")
     if not found:
@@ -85,11 +68,7 @@ def _condition(text: str) -> dict[str, Any]:
     return {"path": path, "equals": parsed if isinstance(parsed, int | float | bool) else value}
 
 
-def _show(answer: Any, as_json: bool) -> None:
-    print_answer(answer, as_json, CreatedTrigger if "secret" in answer else Trigger, _show_facts)
-
-
-def _show_facts(item: Trigger) -> None:
+def _show(item: Trigger) -> None:
     facts(
         [
             ("trigger", f"{item.name} ({item.id})"),
@@ -100,3 +79,7 @@ def _show_facts(item: Trigger) -> None:
             ("correlation", item.correlation),
         ]
     )
+
+
+add_show(triggers, below("/triggers"), Trigger, _show, "Show a trigger.")
+add_remove(triggers, below("/triggers"), "Remove a trigger. Its conversations stay.")
