@@ -24,6 +24,7 @@ from domain.agents.definition import (
     snake_case,
     tool_problems,
 )
+from domain.conversations.subagents import DelegationTool
 from domain.json_object import JsonObject
 from domain.redaction import PREFIX as SEALED_PREFIX
 from domain.redaction import is_sealed
@@ -353,7 +354,8 @@ def graph_problems(
     definition: AgentDefinition, agents: Mapping[str, AgentDefinition], known: Catalogue
 ) -> list[FieldProblem]:
     found: list[FieldProblem] = []
-    if definition.expose_as_tool and definition.name in known.tools:
+    # a model must not call what only the platform calls
+    if definition.expose_as_tool and definition.name in {*known.tools, DelegationTool.ATTEMPT}:
         found.append(FieldProblem("expose_as_tool", f"there is already a tool named {definition.name!r}"))
     for where, listing in listings_of(definition).items():
         found += _subagent_tool_problems(listing, where, agents, definition)

@@ -373,17 +373,24 @@ class Starts:
         self._away_until = float("-inf")
 
     async def start(self, session: SessionRow) -> None:
-        """Start the workflow, within a short limit."""
+        """Start the workflow, within a short limit. What is not started here, a worker starts."""
         if time.monotonic() < self._away_until:
             return
+        # The first session of a conversation needs only Temporal. Any other also needs a worker that has time for its
+        # conversation, so that a wait for it says nothing about Temporal.
+        first, started = session.id == session.conversation_id and session.live, False
         try:
             async with asyncio.timeout(START_SECONDS):
-                if await self._start(session):
-                    return
-            log.warning("session %s waits for Temporal or a worker", session.id)
+                started = await (self._workflows.start(session.workflow_input()) if first else self._submit(session))
+        except TimeoutError:
+            pass
         except Exception as error:
-            self._away_until = time.monotonic() + AWAY_SECONDS
-            log.warning("session %s waits for Temporal (%s)", session.id, type_name(error))
+            log.warning("session %s could not be started (%s)", session.id, type_name(error))
+            return
+        if not started:
+            log.warning("session %s waits for %s", session.id, "Temporal" if first else "Temporal or a worker")
+            if first:
+                self._away_until = time.monotonic() + AWAY_SECONDS
 
     async def ensure_started(self, ref: SessionRef) -> None:
         """Start a session that has not begun, before it is sent a message: its conversation cannot signal a workflow
@@ -393,9 +400,7 @@ class Starts:
         if session is not None and session.live and session.status is Status.SUBMITTED:
             await self.start(session)
 
-    async def _start(self, session: SessionRow) -> bool:
-        if session.id == session.conversation_id and session.live:
-            return await self._workflows.start(session.workflow_input())
+    async def _submit(self, session: SessionRow) -> bool:
         return await self._workflows.submit(
             session.workflow_input(), session.id, session.thread_id, queued=not session.live
         )

@@ -171,6 +171,11 @@ def test_wrong_agent_is_refused_with_its_file_field_and_reason(
     assert any(field == one.field and reason in one.message for one in error.problems), error
 
 
+def test_exposed_agent_cannot_have_the_name_of_another_tool_or_of_the_platforms_own_call(tmp_path: Path) -> None:
+    files = {name: short(name, "expose_as_tool: true\n") for name in ("read_file", "attempt", "attempts")}
+    assert found_problems(tmp_path, **files) == {f"{name}.md": ["expose_as_tool"] for name in ("read_file", "attempt")}
+
+
 @pytest.mark.proves("S4-01")  # the name of an agent is that of its file, so names are unique
 def test_all_problems_of_all_files_are_found_at_once(tmp_path: Path) -> None:
     assert found_problems(
