@@ -50,6 +50,7 @@ from domain.policy.rules import Rule
 from domain.redaction import is_sealed
 from domain.sessions.session import (
     CallState,
+    DeliveryMode,
     Effect,
     EffectKind,
     ModelCall,
@@ -109,6 +110,18 @@ class Wanted:
         """The session that the call starts."""
         return derive_id(self.call.node, "child", self.index)
 
+    async def claim(self, pool: Pool, summary: str, kind: EffectKind | None = None) -> Begun | None:
+        """Claim the call; its earlier result if it has one, with the child that it started: the workflow may not have
+        learned of that."""
+        known = await self.record.claim(self.index, self.tool, summary, kind)
+        if known is None:
+            return None
+        begun = Begun(index=self.index, tool=self.tool, settled=known)
+        child = await sessions.get(pool, self.call.ref.tenant, self.child_id)
+        if child is not None and known.state is CallState.OK:
+            begun.child, begun.wakes = child.id, child.delivery is DeliveryMode.WAKE and not child.blocking
+        return begun
+
     async def settle(
         self, text: str, *events: ev.Event, state: CallState = CallState.OK, rule: Rule | None = None, **child: Any
     ) -> Begun:
@@ -143,7 +156,7 @@ class BeginDelegations:
             except Exception as error:
                 if isinstance(error, RETRIED) or activity.info().attempt < ATTEMPTS:
                     raise
-                begun = await give_up_calls(wanted, error)
+                begun = await give_up_calls(self._pool, wanted, error)
             return BegunBatch(calls=[begun[index] for index in call.indexes])
 
     async def _begin_all(
@@ -164,9 +177,8 @@ class BeginDelegations:
     async def _claim(self, one: Wanted, block: ToolCallBlock) -> Begun | None:
         """Claim the call and read its arguments; its result if it has one."""
         tool = self._tools.get(one.tool, _NAMED_AFTER_AGENT)
-        known = await one.record.claim(one.index, one.tool, tool.call_summary(block.arguments), tool.kind)
-        if known is not None:
-            return Begun(index=one.index, tool=one.tool, settled=known)
+        if (known := await one.claim(self._pool, tool.call_summary(block.arguments), tool.kind)) is not None:
+            return known
         try:
             one.arguments = tool.input.model_validate(block.arguments)
         except ValidationError as error:
@@ -380,15 +392,11 @@ async def start_deferred(pool: Pool, workflows: WorkflowClient, request: Variabl
 # Calls that cannot start are settled, so that an unexpected error is not retried without end.
 
 
-async def give_up_calls(wanted: list[Wanted], error: Exception) -> dict[int, Begun]:
+async def give_up_calls(pool: Pool, wanted: list[Wanted], error: Exception) -> dict[int, Begun]:
     """Record an error as the result of the calls that have none yet."""
     activity.logger.error("delegations cannot be begun", exc_info=error)
     text = f"This failed with an internal error ({type(error).__name__}). Look what was done before you try again."
-    begun: dict[int, Begun] = {}
-    for one in wanted:
-        known = await one.record.claim(one.index, one.tool, "")
-        begun[one.index] = Begun(index=one.index, tool=one.tool, settled=known) if known else await one.refuse(text)
-    return begun
+    return {one.index: await one.claim(pool, "") or await one.refuse(text) for one in wanted}
 
 
 # The subagents that begin with a prompt, before its first model step. The calls are recorded as a reply of the platform

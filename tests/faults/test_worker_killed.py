@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.behaviour.conversations.talk import Gate, agent, async_task, chain
 from tests.behaviour.graphs.duet import prompt
 from tests.faults.damage import lines
 from tests.support.locks import locked, waiting_for
@@ -123,21 +124,35 @@ async def test_a_command_dies_with_its_worker(stack: Stack, survivors: dict[str,
 
 @pytest.mark.proves("D12")
 async def test_committed_step_is_not_paid_for_twice(stack: Stack, tmp_path: Path) -> None:
-    """Temporal is frozen while a reply and an effect are committed; the worker is killed before it can report them."""
-    ledger = tmp_path / "ledger"
-    reply = await stack.submit("[[script:say words=12 delay=0.3]]")
+    """Temporal is frozen while a reply, an effect and the start of a subagent are committed; the worker is killed
+    before it can report them."""
+    ledger, gate = tmp_path / "ledger", Gate()
+    await stack.define(agent("woken", mode="subagent"), agent("waking", {"agent": "woken", "delivery": "wake"}))
     effect = await stack.submit(calls(("ledger_once", {"path": str(ledger), "seconds": 3})))
-    await stack.seen(reply, "message_delta")
     await eventually(lambda: lines(ledger))
-    worker = stack.pid("worker")
-    stack.signal("temporal", signal.SIGSTOP)
+    silent = f"{gate.then('Woken.')} [[fault:slow delay=4]]"  # so that its start is committed after the lock
+    parent = await stack.submit(chain([async_task(silent, "woken")], last="Off."), "waking")
+    await stack.seen(parent, "tool_called", tool="async_task")
+    async with locked(stack.pool, "tool_calls"):
+        reply = await stack.submit("[[script:say words=12 delay=0.3]]")
+        await stack.seen(reply, "message_delta")
+        await eventually(lambda: waiting_for(stack.pool, "tool_calls"))
+        worker = stack.pid("worker")
+        assert not of_type(await stack.events(parent), "tool_returned")
+        stack.signal("temporal", signal.SIGSTOP)
     try:
         await stack.seen(reply, "message")  # committed
         await stack.seen(effect, "tool_returned", state="ok")
+        await stack.seen(parent, "tool_returned", state="ok")
         await stack.kill("worker")
     finally:
         stack.signal("temporal", signal.SIGCONT)
     await stack.back("worker", worker)
+    await stack.seen(parent, "message", text="Off.")
+    gate.open()
+    woken = await stack.wait(parent)
+    assert (woken["status"], woken["usage"]["llm_calls"]) == ("completed", 3), "it has waited for its subagent"
+    assert len(of_type(await stack.events(parent), "subagent_started")) == 1
     for task_id, requests in ((reply, 1), (effect, 2)):
         record = await stack.wait(task_id)
         assert (record["status"], record["usage"]["llm_calls"]) == ("completed", requests)

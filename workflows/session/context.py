@@ -208,6 +208,8 @@ class SessionContext:
         self.state.waking = [waking for waking in self.state.waking if waking not in session_ids]
 
     def add_child(self, session_id: str, title: str, *, wakes: bool) -> None:
+        if any(child.id == session_id for child in self.state.children):  # restored from what was committed
+            return
         child = StartedChild(id=session_id, title=preview(title, 80))
         self.state.children = [*self.state.children, child][-NAMED_CHILDREN:]
         self.state.children_started += 1
