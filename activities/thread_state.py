@@ -34,6 +34,7 @@ from store import sessions, threads
 from store import variables as stored_variables
 from store.agents import Definitions
 from store.database import Pool
+from store.workspaces import Fence
 
 MOST_STATUS = 500  # characters
 VARIABLES = TypeAdapter(GivenVariables)
@@ -81,7 +82,6 @@ class ThreadState:
         self._key = key  # of the call or the hook; equal in every attempt
         self._by = call_attempt() if activity.in_activity() else None
         self._acts = 0
-        self.changed = False  # whether the next step may read something else
         self._keep = keep  # saves changed files of the workspace to the store
         self._store = store  # stores values, and returns the names of those that no model may see
         self.variables = Variables(variables)
@@ -114,7 +114,6 @@ class ThreadState:
         except ValidationError as error:  # its text contains the values and would be logged
             names = sorted({str(one["loc"][0]) for one in error.errors(include_input=False) if one["loc"]})
             raise ValueError(f"these variables have no valid name or value: {', '.join(names)}") from None
-        self.changed = True
         hidden = await self._store(given)
         self.variables = Variables({**self.variables, **given})
         self.redactor.add(given[name] for name in hidden)
@@ -129,7 +128,6 @@ class ThreadState:
 
     def _next(self) -> str:
         self._acts += 1
-        self.changed = True
         return f"{self._key}#{self._acts}"
 
 
@@ -149,9 +147,10 @@ class ThreadStates:
         workspace_id: str,
         folder: Path,
         key: str,
+        fence: Fence | None = None,
     ) -> ThreadState:
         """`agents`: from the session's own to the one whose tool or hook runs, which receives its own variables.
-        `stored`: the session's values as its row holds them."""
+        `stored`: the session's values as its row holds them. `fence`: of the call, which may be over."""
         definitions = [await self._definitions.load(agent) for agent in agents]
         values: Mapping[str, str] = {}
         redactor = Redactor()
@@ -171,7 +170,7 @@ class ThreadStates:
             folder,
             values,
             redactor,
-            keep=partial(self._workspaces.keep, ref.tenant, workspace_id),
+            keep=partial(self._workspaces.keep, ref.tenant, workspace_id, fence),
             store=partial(self._store, ref, definitions[-1]),
         )
 

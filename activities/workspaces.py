@@ -37,7 +37,7 @@ from domain.ids import new_id
 from domain.policy.rules import MAX_DEPTH, PathError
 from domain.sessions.session import preview
 from store import files, workspaces
-from store.database import Pool, patiently
+from store.database import Pool
 from store.workspaces import Fence, Manifest, ManifestEntry, count_stored_bytes, pieces_of, without_conflicts
 
 log = logging.getLogger("errand.worker")
@@ -45,7 +45,6 @@ Stamp = tuple[int, int, int, int]  # inode, size, mtime and ctime; ctime cannot 
 Extent = tuple[int, int]  # offset and length of data
 T = TypeVar("T")
 AT_ONCE = 4  # batches of contents in memory, and threads that handle them
-PATIENCE = 15.0  # seconds: the work of a command must survive a restart of the database
 NAMED = 10  # files that are named; the rest is counted
 BATCH_BYTES = 4_000_000  # contents held in memory at a time; a single file may be larger
 BATCH_FILES = 500
@@ -161,7 +160,8 @@ class Workspaces:
         return folder
 
     async def keep(self, tenant: str, workspace_id: str, fence: Fence | None = None) -> KeepReport:
-        """Save the changes since the last time to the file store and the manifest. Raises Fenced."""
+        """Save the changes since the last time to the file store and the manifest, unless the fence refuses it. Safe to
+        repeat."""
         home = self._home(tenant, workspace_id)
         async with self._lock(tenant, workspace_id), lock_workspace(home):
             index = await self._index(home)
@@ -255,7 +255,7 @@ class Workspaces:
                 batch = await self._in_thread(lambda: next(batches, None))
                 if batch is None:
                     return
-                await patiently(partial(files.put_digested, self._pool, tenant, batch), seconds=PATIENCE)
+                await files.put_digested(self._pool, tenant, batch)
 
     async def _write_manifest(
         self, tenant: str, workspace_id: str, before: int, scan: "WorkspaceScan", fence: Fence | None
@@ -269,9 +269,7 @@ class Workspaces:
             removed = {path: GONE for path in gone if path in scan.entries}
             return without_conflicts(kept | removed | scan.changed)
 
-        version, _ = await patiently(
-            lambda: workspaces.update(self._pool, tenant, workspace_id, merge, fence), seconds=PATIENCE
-        )
+        version, _ = await workspaces.update(self._pool, tenant, workspace_id, merge, fence)
         return version if version == before + 1 or before < 0 else before
 
     async def _restore(self, tenant: str, home: Path, index: Index, version: int, manifest: Manifest) -> None:

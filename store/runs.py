@@ -50,6 +50,9 @@ class NotCurrentAttempt(asyncpg.PostgresError):
     sqlstate = "ER003"
 
 
+REFUSALS = (NotCurrentRun, SessionEnded, NotCurrentAttempt)  # of writes that come too late
+
+
 async def take_over(pool: Pool, holder: Holder, run: str) -> bool:
     """Give a session to another run; False if its owner has changed by now."""
     sql = """UPDATE sessions SET run_id = $4 WHERE tenant = $1 AND id = $2 AND run_id IS NOT DISTINCT FROM $3

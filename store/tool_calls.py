@@ -12,6 +12,7 @@ from domain.messages import ReplyBody
 from domain.schedules import Mission
 from domain.sessions.session import CallState, RemoteCall, Status, ToolCallResult, Usage, state_of
 from domain.sessions.writes import ToolAttempt, ToolClaim, ToolCommit
+from store import runs
 from store.database import Connection, Pool, call
 from store.missions import SESSIONS
 from store.sessions import SessionRow
@@ -42,18 +43,17 @@ async def commit(pool: Pool, commit: ToolCommit) -> bool:
     return bool(await call(pool, "commit_tool", commit))
 
 
-async def hold(pool: Pool, attempt: ToolAttempt, remote: RemoteCall) -> bool:
-    """Keep the handle of a call that continues elsewhere. False: a newer attempt holds the call."""
+async def hold(pool: Pool, attempt: ToolAttempt, remote: RemoteCall) -> None:
+    """Keep the handle of a call that continues elsewhere."""
     async with pool.acquire() as connection, connection.transaction():
-        if held := await holds(connection, attempt):
-            sql = "UPDATE tool_calls SET remote = $4 WHERE tenant = $1 AND node = $2 AND call_index = $3"
-            kept = remote.model_dump_json(exclude_defaults=True)
-            await connection.execute(sql, attempt.tenant, attempt.node, attempt.call_index, kept)
-        return held
+        await check_attempt(connection, attempt)
+        sql = "UPDATE tool_calls SET remote = $4 WHERE tenant = $1 AND node = $2 AND call_index = $3"
+        kept = remote.model_dump_json(exclude_defaults=True)
+        await connection.execute(sql, attempt.tenant, attempt.node, attempt.call_index, kept)
 
 
-async def holds(connection: Connection, attempt: ToolAttempt) -> bool:
-    """Whether the attempt still makes its call, until the transaction ends: a newer one waits for that."""
+async def check_attempt(connection: Connection, attempt: ToolAttempt) -> None:
+    """Refuse the writes of a transaction whose attempt no longer makes its call. A newer one waits until it ends."""
     await connection.execute(
         "SELECT check_run($1, $2, $3, true, false)", attempt.tenant, attempt.session_id, attempt.run
     )
@@ -62,7 +62,8 @@ async def holds(connection: Connection, attempt: ToolAttempt) -> bool:
     found = await connection.fetchval(
         sql, attempt.tenant, attempt.node, attempt.call_index, attempt.holder, attempt.attempt
     )
-    return found is not None
+    if found is None:
+        raise runs.NotCurrentAttempt("A newer attempt has this call.")
 
 
 async def get_remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCall | None:

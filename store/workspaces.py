@@ -28,7 +28,7 @@ class ManifestEntry(TypedDict, total=False):
 
 Manifest = dict[str, ManifestEntry]  # by path
 Change = Callable[[Manifest], Manifest]
-Fence = Callable[[Connection], Awaitable[bool]]  # whether a call may still write, in the transaction that would
+Fence = Callable[[Connection], Awaitable[None]]  # raises if a call may write no more, in the transaction that would
 
 
 def count_stored_bytes(entry: ManifestEntry) -> int:
@@ -120,17 +120,13 @@ def _undone(text: str, undos: list[str]) -> Manifest:
     return {path: entry for path, entry in found.items() if entry is not None}
 
 
-class Fenced(Exception):
-    """The call that would change a workspace is over, or a newer attempt makes it."""
-
-
 async def update(
     pool: Pool, tenant: str, workspace_id: str, change: Change, fence: Fence | None = None
 ) -> tuple[int, Manifest]:
     """Change the newest manifest under its row lock, so that two workers merge and do not overwrite each other."""
     async with pool.acquire() as connection, connection.transaction():
-        if fence is not None and not await fence(connection):
-            raise Fenced
+        if fence is not None:
+            await fence(connection)
         return await change_in(connection, tenant, workspace_id, change)
 
 

@@ -242,8 +242,8 @@ class Attempts(CallModel):
         fence = partial(self._record, call, choice)  # so that the files and the event are of one choice
         await workspaces.update(self._pool, ref.tenant, task.workspace_id, merge, fence)
 
-    async def _record(self, call: ModelCall, choice: Choice, connection: Connection) -> bool:
-        """Write the choice; False if another one was written before."""
+    async def _record(self, call: ModelCall, choice: Choice, connection: Connection) -> None:
+        """Write the choice, unless another one was written before: a retry finds that."""
         await runs.check(connection, call.ref, run_of(call.ref))
         event = ev.AttemptChosen(
             number=choice.attempt.number,
@@ -253,7 +253,8 @@ class Attempts(CallModel):
         )
         rows = [EventRow.of(call.ref, event, by=call_attempt())]
         await event_log.append(connection, f"{call.ref.session_id}/{event.type}", rows, again=True)
-        return await self._find_chosen(connection, call, [choice.attempt]) is not None
+        if await self._find_chosen(connection, call, [choice.attempt]) is None:
+            raise ApplicationError("Another attempt was chosen before.", type=wire.SUPERSEDED)
 
     async def _find_chosen(
         self, pool: "Pool | Connection", call: ModelCall, completed: list[Completed]

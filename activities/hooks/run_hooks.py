@@ -220,7 +220,7 @@ class Hooks:
         build_moment: Callable[[JsonObject], Moment],
     ) -> AsyncIterator[HookReply]:
         """Run the hooks of a model call one after the other; each receives the result of the one before it."""
-        hooks = self._of(agent, point)
+        hooks = self.find(agent, point)
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id) if hooks else None
         if session is None or session.dry_run:
             return
@@ -244,8 +244,8 @@ class Hooks:
         self, request: ToolRequest, agent: AgentDefinition, arguments: Any, result: ToolResult, state: ThreadState
     ) -> ToolResult:
         """The result to store. If a hook fails, the result stays unchanged."""
-        hooks = self._of(agent, HookPoint.BEFORE_RESULT)
-        session = await sessions.get(self._pool, request.ref.tenant, request.ref.session_id) if hooks else None
+        hooks = self.find(agent, HookPoint.BEFORE_RESULT)
+        session = await sessions.get(self._pool, request.ref.tenant, request.ref.session_id)
         if session is None or session.dry_run:
             return result
         give_up = asyncio.get_running_loop().time() + RESULT_SECONDS
@@ -266,10 +266,9 @@ class Hooks:
                 )
                 continue
             result = replace(result, text=reply.result) if reply.result else result
-        await self._workspaces.keep(request.ref.tenant, request.workspace_id)
         return result
 
-    def _of(self, agent: AgentDefinition, point: HookPoint) -> Sequence[SessionHook]:
+    def find(self, agent: AgentDefinition, point: HookPoint) -> Sequence[SessionHook]:
         return [hook for name in agent.hooks if (hook := self._hooks.get(name)) and hook.point is point]
 
 

@@ -51,6 +51,7 @@ from activities.workspaces import Workspaces
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
+from domain.agents.hook import HookPoint
 from domain.amounts import format_count
 from domain.events import EventRow
 from domain.ids import derive_id
@@ -74,11 +75,11 @@ from domain.sessions.session import (
     would_have,
 )
 from domain.sessions.writes import BudgetUse, NewFile, ToolAttempt, ToolClaim, ToolCommit
-from store import files, input_requests, tool_calls
+from store import files, input_requests, runs, tool_calls
 from store.agents import Definitions
 from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.tool_calls import ToolClaimResult
-from store.workspaces import Fenced
+from store.workspaces import Fence
 
 INTERRUPTED = "Interrupted: the session was told to stop while this call ran."
 UNKNOWN = "It may have happened in full, in part or not at all. Check before you repeat it."
@@ -93,6 +94,34 @@ PLACE_PATIENCE_S, LOOK_S = 0.5, 0.05  # how long a call without a place holds it
 TURN_PATIENCE_S = 120.0  # how long a call waits for its turn in the workspace
 GRACE_SECONDS = 8.0  # for a tool that was cancelled; the sandbox takes up to five to end all processes
 STOP_SECONDS = 40.0  # for a tool's `stop`, at most: with the grace, less than its activity has
+
+
+@dataclass(frozen=True)
+class ClaimedCall:
+    """A call that this attempt has claimed."""
+
+    request: ToolRequest
+    attempt: ToolAttempt
+    tool: Tool
+    claim: ToolClaimResult
+    agent: AgentDefinition
+    given: JsonObject  # the model's arguments
+    approval: InputRequest | None  # None: it is not gated
+
+    @property
+    def arguments(self) -> Any:
+        """The model's arguments, or those to which an approver changed them."""
+        changed = self.approval.answer if self.approval is not None else {}
+        return changed.get("arguments", self.given)
+
+    @property
+    def change_summary(self) -> str:
+        """One line about what is really done, if that may differ from the model's call; else empty."""
+        return self.tool.call_summary(self.arguments) if self.approval is not None else ""
+
+    @property
+    def fence(self) -> Fence:
+        return partial(tool_calls.check_attempt, attempt=self.attempt)
 
 
 @dataclass
@@ -145,9 +174,11 @@ class RunTool:
             return earlier_outcome(request, tool, claim)
         assert claim.body is not None  # the node with the call was committed before the call began
         given = claim.body.calls[request.index].arguments
-        summary = await self._summarise_change(request, tool, given)
+        call = None
         try:
-            result = await self._result(request, attempt, tool, claim, claim.body)
+            if tool is not None:
+                call = await self._load_call(request, attempt, tool, claim, given)
+            result = await (self._result(call) if call else self._find_result(request, claim.body))
             if result.remote is not None:
                 if result.remote != claim.remote:
                     await self._hold(attempt, result.remote)
@@ -162,7 +193,9 @@ class RunTool:
             state, result = CallState.CANCELLED, ToolResult(INTERRUPTED, failed=True)
             if tool is not None and tool.stop is not None and request.effect is Effect.ONCE:  # it was sent elsewhere
                 state, result = CallState.UNKNOWN, ToolResult(f"{INTERRUPTED} {UNKNOWN}", failed=True)
-        outcome = await complete_work(self._commit(request, attempt, state, result, summary))
+        summary = call.change_summary if call else ""
+        commit = partial(self._commit, request, attempt, state, result, summary)
+        outcome = await complete_work(patiently(commit, seconds=COMMIT_PATIENCE))
         return outcome.model_copy(update={"digest": repetition_digest(request, tool, given, state, result.text)})
 
     # claim: the store decides who makes the call. A `once` call that an earlier attempt began is never claimed again:
@@ -173,81 +206,65 @@ class RunTool:
         kind, asks = tool.kind if tool else None, named is not None and named.asks
         return await tool_calls.claim(self._pool, ToolClaim.by(attempt, request.ref, request.preview, kind, asks=asks))
 
-    async def _summarise_change(self, request: ToolRequest, tool: Tool | None, given: JsonObject) -> str:
-        """One line about what is really done, if that may differ from the model's call; else empty."""
-        if tool is None or request.approval is None:
-            return ""
-        return tool.call_summary(await self._arguments(request, given))
+    async def _load_call(
+        self, request: ToolRequest, attempt: ToolAttempt, tool: Tool, claim: ToolClaimResult, given: JsonObject
+    ) -> ClaimedCall:
+        approval = await patiently(lambda: load_approval(self._pool, request), seconds=COMMIT_PATIENCE)
+        agent = await self._definitions.load(request.agent)
+        return ClaimedCall(request, attempt, tool, claim, agent, given, approval)
+
+    async def _find_result(self, request: ToolRequest, reply: ReplyBody) -> ToolResult:
+        """The result of a call that nothing runs for."""
+        if request.refusal is not None:
+            return ToolResult(request.refusal, failed=True)
+        return await original_result(self._pool, request.ref.tenant, reply, request.index)
 
     # validate
 
-    async def _result(
-        self, request: ToolRequest, attempt: ToolAttempt, tool: Tool | None, claim: ToolClaimResult, reply: ReplyBody
-    ) -> ToolResult:
+    async def _result(self, call: ClaimedCall) -> ToolResult:
         """The result for the model. An error in the tool is one too, never a failed activity."""
-        if tool is None:
-            if request.refusal is not None:
-                return ToolResult(request.refusal, failed=True)
-            return await original_result(self._pool, request.ref.tenant, reply, request.index)
-        given = reply.calls[request.index].arguments
+        tool, place = call.tool, (call.request.ref.tenant, call.request.workspace_id)
         try:
-            arguments = tool.input.model_validate(await self._arguments(request, given))
+            arguments = tool.input.model_validate(call.arguments)
         except ValidationError as error:
             return ToolResult(tool.explain(error), failed=True)
-        if claim.dry:
+        if call.claim.dry:
             return ToolResult(would_have(tool.summary(arguments) or tool.name))
-        agent = await self._definitions.load(request.agent)
-        place = (request.ref.tenant, request.workspace_id)
         try:
             with contextlib.nullcontext() if tool.bookkeeping else self._workspaces.use(*place):
-                return await self._run(request, attempt, tool, claim, agent, arguments, given)
-        except Fenced:
+                return await self._run(call, arguments)
+        except runs.REFUSALS:  # the call was closed meanwhile: nobody keeps the files of what came too late
             await self._workspaces.abandon(*place)
-            raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True) from None
+            raise
 
-    async def _run(
-        self,
-        request: ToolRequest,
-        attempt: ToolAttempt,
-        tool: Tool,
-        claim: ToolClaimResult,
-        agent: AgentDefinition,
-        arguments: Any,
-        given: JsonObject,
-    ) -> ToolResult:
-        """Raises Fenced if the call was closed meanwhile."""
+    async def _run(self, call: ClaimedCall, arguments: Any) -> ToolResult:
+        """Raises one of runs.REFUSALS if the call was closed meanwhile."""
+        claim = call.claim
         try:
-            context = await self._context(request, attempt, tool, agent, claim)
+            context = await self._context(call)
         except SealingError as error:
-            if claim.remote is not None and not request.cancel:  # it continues on its server: keep its handle
+            if claim.remote is not None and not call.request.cancel:  # it continues on its server: keep its handle
                 return ToolResult("", remote=claim.remote, wait_ms=UNREADABLE_MS)
             text = f"The secrets of this session cannot be read: {error}."
             return ToolResult(text, failed=True, unknown=claim.remote is not None)
-        if request.cancel and tool.stop is not None:
-            return await stop_call(tool, context)
-        result = await run_guarded(tool, arguments, context, call_turn(self._pool, request, tool, context.workspace))
+        if call.request.cancel and call.tool.stop is not None:
+            return await stop_call(call.tool, context)
+        result = await run_guarded(call.tool, arguments, context, call_turn(self._pool, call, context.workspace))
         if result.remote is not None:
             return result
         # It has happened: a stop that arrives from here on does not call it interrupted.
-        result = await complete_work(self._record(request, tool, agent, given, context, result, attempt))
-        return replace(result, changed=context.state.changed)
+        return await complete_work(self._record(call, context, result))
 
-    async def _arguments(self, request: ToolRequest, given: JsonObject) -> Any:
-        """The model's arguments, or those to which an approver changed them."""
-        approval = await load_approval(self._pool, request)
-        if approval is not None and "arguments" in approval.answer:
-            return approval.answer["arguments"]
-        return given
-
-    async def _context(
-        self, request: ToolRequest, attempt: ToolAttempt, tool: Tool, agent: AgentDefinition, claim: ToolClaimResult
-    ) -> ToolContext:
+    async def _context(self, call: ClaimedCall) -> ToolContext:
         """What the tool may use, with its workspace restored."""
+        request, tool, claim, agent = call.request, call.tool, call.claim, call.agent
         folder = self._workspaces.folder(request.ref.tenant, request.workspace_id)
         if not tool.bookkeeping:  # restoring a workspace would delay the workflow task in which bookkeeping runs
             await self._workspaces.ready(request.ref.tenant, request.workspace_id, claim.workspace_version or 0)
         key, agents = f"{request.node}:{request.index}", [*request.above, request.agent]
-        state = await self._states.load(request.ref, agents, claim.variables, request.workspace_id, folder, key)
+        state = await self._states.load(
+            request.ref, agents, claim.variables, request.workspace_id, folder, key, call.fence
+        )
         environment = repository = None
         if claim.environment is not None:
             environment = await self._environments.open(request.ref, claim.environment)
@@ -275,7 +292,7 @@ class RunTool:
             repository=repository,
             remote=claim.remote,
             skills=agent.skills,
-            hold=partial(self._hold, attempt),
+            hold=partial(self._hold, call.attempt),
             answers=await form_answers(self._pool, request, claim.remote) if claim.remote else {},
         )
 
@@ -287,36 +304,28 @@ class RunTool:
 
     # record
 
-    async def _record(
-        self,
-        request: ToolRequest,
-        tool: Tool,
-        agent: AgentDefinition,
-        given: JsonObject,
-        context: ToolContext,
-        result: ToolResult,
-        attempt: ToolAttempt,
-    ) -> ToolResult:
+    async def _record(self, call: ClaimedCall, context: ToolContext, result: ToolResult) -> ToolResult:
         """The result to commit: as hooks and the binding of the side leave it, cut to its length."""
-        if agent.hooks and not tool.bookkeeping:
-            result = await self._hooks.change_result(request, agent, given, result, context.state)
+        request, tool, agent = call.request, call.tool, call.agent
+        hooked = not tool.bookkeeping and bool(self._hooks.find(agent, HookPoint.BEFORE_RESULT))
+        if hooked:
+            change = partial(self._hooks.change_result, request, agent, call.given, result, context.state)
+            result = await patiently(change, seconds=COMMIT_PATIENCE)
         if not request.above and (agent.side_a or agent.side_b):
-            result = await apply_binding(agent.side(request.agent.side), request.name, given, context, result)
+            result = await apply_binding(agent.side(request.agent.side), request.name, call.given, context, result)
         if tool.bookkeeping:
             return replace(result, text=bound_text(clean(result.text))[0])
         result = replace(result, text=await shorten_output(request, context.workspace, result.text))
-        if tool.effect is not Effect.READ:
-            fence = partial(tool_calls.holds, attempt=attempt)
-            report = await self._workspaces.keep(request.ref.tenant, request.workspace_id, fence)
-            result = report.add_to(result)
+        if tool.effect is not Effect.READ or hooked:
+            keep = partial(self._workspaces.keep, request.ref.tenant, request.workspace_id, call.fence)
+            result = (await patiently(keep, seconds=COMMIT_PATIENCE)).add_to(result)
         return result
 
     # commit: the result with its effects, files and events in one transaction, or the handle of a call that continues
     # elsewhere. Both are fenced by attempt and run: a worker that was believed dead writes nothing any more.
 
     async def _hold(self, attempt: ToolAttempt, remote: RemoteCall) -> None:
-        if not await patiently(lambda: tool_calls.hold(self._pool, attempt, remote), seconds=COMMIT_PATIENCE):
-            raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True)
+        await patiently(lambda: tool_calls.hold(self._pool, attempt, remote), seconds=COMMIT_PATIENCE)
 
     async def _commit(
         self, request: ToolRequest, attempt: ToolAttempt, state: CallState, result: ToolResult, summary: str
@@ -351,7 +360,7 @@ class RunTool:
             usage=used,
             description=summary,
         )
-        if not await patiently(lambda: tool_calls.commit(self._pool, commit), seconds=COMMIT_PATIENCE):
+        if not await tool_calls.commit(self._pool, commit):
             raise ApplicationError(SUPERSEDED, type=wire.SUPERSEDED, non_retryable=True)
         outcome = outcome_of(request, state, result.text).model_copy(update={"used": result.used})
         if result.plan is None:
@@ -418,25 +427,28 @@ async def load_approval(pool: Pool, request: ToolRequest) -> InputRequest | None
 
 
 @contextlib.asynccontextmanager
-async def call_turn(pool: Pool, request: ToolRequest, tool: Tool, folder: Path) -> AsyncIterator[ToolResult | None]:
+async def call_turn(pool: Pool, call: ClaimedCall, folder: Path) -> AsyncIterator[ToolResult | None]:
     """The call's turn in its workspace, or the result with the reason why it may not run.
 
     Calls that change the workspace share it. A command that people approved has it exclusively, from the moment its
     files are compared with what people saw, so that no other call can replace one in between.
     """
+    request, tool = call.request, call.tool
     reads = tool.effect is Effect.READ and not tool.could_write
     if reads or tool.kind is None or tool.touches == (SubjectKind.HOST,):
         yield None
         return
-    approval = await load_approval(pool, request) if runs_commands(tool) else None
+    approval = call.approval if runs_commands(tool) else None
     async with contextlib.AsyncExitStack() as turn:
         try:
             await turn.enter_async_context(workspace_turn(folder, alone=approval is not None))
         except TimeoutError:
             yield ToolResult(BUSY.format(tool.name), failed=True)
             return
-        place = (pool, request.ref.tenant, request.workspace_id, folder)
-        changed = await find_changed(*place, tool, approval) if approval is not None else []
+        changed: list[str] = []
+        if approval is not None:
+            find = partial(find_changed, pool, request.ref.tenant, request.workspace_id, folder, tool, approval)
+            changed = await patiently(find, seconds=COMMIT_PATIENCE)
         yield ToolResult(CHANGED.format(", ".join(changed)), failed=True) if changed else None
 
 
@@ -468,15 +480,12 @@ def _try_lock(fd: int, kind: int) -> bool:
 async def run_guarded(
     tool: Tool, arguments: Any, context: ToolContext, turn: AbstractAsyncContextManager[ToolResult | None]
 ) -> ToolResult:
-    """Run a tool when its turn comes."""
-
-    async def run() -> ToolResult:
-        async with turn as refusal:
-            if refusal is not None:
-                return refusal
-            return await _within(tool.timeout_s, partial(tool.run, arguments, context), context)
-
-    return await _caught(tool.name, tool.timeout_s, run, context)
+    """Run a tool when its turn comes. An error before that is not the tool's: it has not begun."""
+    async with turn as refusal:
+        if refusal is not None:
+            return refusal.redact(context.state.redactor)
+        run = partial(_within, tool.timeout_s, partial(tool.run, arguments, context), context)
+        return await _caught(tool.name, tool.timeout_s, run, context)
 
 
 async def stop_call(tool: Tool, context: ToolContext) -> ToolResult:
@@ -546,9 +555,9 @@ async def check_shown(result: ToolResult) -> tuple[ToolResult, list[Facts | None
             continue
         try:
             found = await asyncio.to_thread(inspect, artifact.content)
-            room -= len(artifact.content)
-            if room < 0 or len(facts) - facts.count(None) == MOST_SHOWN:
+            if len(artifact.content) > room or len(facts) - facts.count(None) == MOST_SHOWN:
                 raise NotShown("a result shows no more")
+            room -= len(artifact.content)
             facts[place] = found
         except NotShown as error:
             lines.append(f"[{clean(artifact.name)} is not shown: {error}]")

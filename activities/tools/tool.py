@@ -66,7 +66,6 @@ class ToolResult:
     status_text: str | None = None  # the status that the session publishes
     remote: RemoteCall | None = None  # there is no result yet: the handle of a call that continues elsewhere
     wait_ms: int = 0  # how long to wait before asking there again
-    changed: bool = False  # the tool changed the state of its thread
     used: Usage | None = None  # of a model that the tool asked
 
     def redact(self, redactor: Redactor) -> "ToolResult":

@@ -16,6 +16,7 @@ import worker
 from activities.delegation.settle import DelegationRecord
 from activities.events import EventWriter
 from activities.sandbox import Refusing
+from activities.workspaces import Workspaces
 from domain.conversations.subagents import DelegationCall, DelegationTool, Settle
 from domain.events import EventRow, Progress, ToolReturned
 from domain.ids import new_id, session_workflow_id
@@ -35,12 +36,13 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import parts_of
-from store import agents, sessions, tool_calls
+from store import agents, runs, sessions, tool_calls, workspaces
 from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Gate, Talk, agent, asked, chain
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
 from tests.behaviour.store.conftest import NEW
 from tests.behaviour.store.test_tool_calls import claim, outcome
+from tests.support.launch import TESTER
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
@@ -70,12 +72,19 @@ class Lone:
         self.stack, self.alone, self.session, self.message_id = stack, alone, session, message_id
 
     @classmethod
-    async def accepted(cls, stack: Stack, alone: Activities, text: str, spawner: SessionRow | None = None) -> "Lone":
-        found = await agents.get_current(stack.pool, "default", "tester")
+    async def accepted(
+        cls, stack: Stack, alone: Activities, text: str, spawner: SessionRow | None = None, by: str = "tester"
+    ) -> "Lone":
+        found = await agents.get_current(stack.pool, "default", by)
         assert found is not None
         agent, _ = found
         name, message_id = new_id(), new_id()
-        fields = {"agent_owner": agent.owner, "agent_version": agent.version, "models": ["claude-haiku-4-5"]}
+        fields = {
+            "agent": agent.name,
+            "agent_owner": agent.owner,
+            "agent_version": agent.version,
+            "models": ["claude-haiku-4-5"],
+        }
         fields |= {"spawned_by": spawner.id, "subagent_name": "ann", "blocking": True} if spawner else {}
         ref = SessionRef(tenant="default", session_id=name, conversation_id=spawner.id if spawner else name)
         placed = NEW.model_copy(update=fields).place(ref, thread_id=name)
@@ -192,6 +201,40 @@ async def test_stop_loses_neither_a_reply_nor_a_result_that_is_being_stored(stac
         and "interrupted" not in stored["result"].lower()
     )
     assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
+
+
+async def test_artifact_that_is_being_stored_outlasts_its_connection(stack: Stack, alone: Activities) -> None:
+    lone = await Lone.accepted(stack, alone, calls(("save_artifact", {"path": "a.txt"})))
+    reply, space = await lone.replied(), lone.session.workspace_id
+    own = Workspaces(stack.pool, stack.settings.workspaces_dir)
+    (await own.ready("default", space, 0) / "a.txt").write_text(f"of {space}")
+    await asyncio.sleep(0.1)  # until its stamp holds
+    await own.keep("default", space)
+    request = lone.tool_request(reply.head, "save_artifact", Effect.IDEMPOTENT)
+    async with locked(stack.pool, "blobs"):
+        saving = asyncio.create_task(lone.environment("tool").run(alone["tool.save_artifact"], request))
+        await eventually(lambda: waiting_for(stack.pool, "blobs"), pause=0.05, what="its content is stored")
+        query = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'blobs'::regclass AND NOT granted"
+        await stack.pool.execute(query)
+    assert (await saving).state == "ok"
+    assert (await lone.finished(reply.head)).status is Status.COMPLETED
+
+
+async def test_files_of_a_call_that_outlives_its_session_are_kept_by_nobody(stack: Stack, alone: Activities) -> None:
+    """Not even where a hook changes the result."""
+    await stack.define({**TESTER, "name": "al_shortened", "hooks": ["shortens"]})
+    script = calls(("write_file", {"path": "late.txt", "content": new_id()}))
+    lone = await Lone.accepted(stack, alone, script, by="al_shortened")
+    reply = await lone.replied()
+    request = lone.tool_request(reply.head, "write_file", Effect.IDEMPOTENT)
+    async with locked(stack.pool, "blobs"):
+        late = asyncio.create_task(lone.environment("tool").run(alone["tool.write_file"], request))
+        await eventually(lambda: waiting_for(stack.pool, "blobs"), pause=0.05, what="its files are stored")
+        assert (await lone.finished(reply.head, Reason.CALLER_CANCEL)).status is Status.CANCELLED
+    with pytest.raises(runs.SessionEnded):
+        await late
+    assert await workspaces.get(stack.pool, "default", lone.session.workspace_id) == (0, {})
+    assert not await asyncio.to_thread(stack.workspace(lone.session.id).exists), "the next session would keep them"
 
 
 async def test_activities_that_are_cut_off_lose_no_events(stack: Stack, alone: Activities, writer: EventWriter) -> None:

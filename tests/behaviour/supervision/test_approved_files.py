@@ -124,4 +124,4 @@ async def test_approval_of_another_call_is_refused_where_the_call_is_made(people
         approval=request["id"],
     )
     with pytest.raises(ApplicationError, match="This call was not approved"):
-        await runner._summarise_change(other, BASH, {})
+        await runner._load_call(other, unused, BASH, unused, {})

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +12,14 @@ from pydantic import BaseModel
 
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools import run_tool
-from activities.tools.run_tool import call_turn, stop_call
+from activities.tools.run_tool import call_turn, check_shown, run_guarded, stop_call
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
 from domain.redaction import Redactor
 from domain.sessions.session import Effect, RemoteCall, RemoteForm
 from domain.task import Boundary
+from tests.support.pictures import png
 
 
 def test_links_and_forms_of_a_result_are_redacted_and_what_is_sent_back_is_not() -> None:
@@ -86,6 +88,25 @@ async def test_stop_that_hangs_or_fails_is_bounded_and_leaves_the_call_unknown(
     assert fine == ToolResult("stopped", failed=True)
 
 
+async def test_error_before_a_call_begins_is_not_its_result() -> None:
+    @contextlib.asynccontextmanager
+    async def unreachable() -> AsyncIterator[ToolResult | None]:
+        raise ConnectionError("the database is away")
+        yield
+
+    with pytest.raises(ConnectionError):
+        await run_guarded(Stubborn().tool(1), Input(), CONTEXT, unreachable())
+
+
+async def test_picture_that_does_not_fit_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = png(2, 2), png(40, 40)
+    monkeypatch.setattr(run_tool, "MOST_BYTES", 2 * len(small))
+    pictures = enumerate((small, large, small))
+    files = [ArtifactFile(f"{place}.png", one, "image/png", shown=True) for place, one in pictures]
+    result, facts = await check_shown(ToolResult("Three.", artifacts=files))
+    assert [fact is not None for fact in facts] == [True, False, True] and "1.png is not shown" in result.text
+
+
 def server_tool(**server: Any) -> Tool:
     """A tool of an MCP server that only reads, as its definition says."""
     listed = {"name": "look", "description": "", "input_schema": {"type": "object"}}
@@ -103,12 +124,15 @@ async def test_program_is_bound_by_paths_and_takes_its_turn_in_the_workspace_eve
     assert verdict(paths, program, ["stdio"]).action is Action.DENY
     assert verdict(paths, remote, ["files.example.org"]).action is Action.ALLOW
 
-    pool: Any = None
-    request: Any = SimpleNamespace(ref=SimpleNamespace(tenant="default"), workspace_id="w1")
+    def turn(tool: Tool) -> Any:
+        call: Any = SimpleNamespace(request=None, tool=tool, approval=None)
+        pool: Any = None
+        return call_turn(pool, call, tmp_path)
+
     async with run_tool.workspace_turn(tmp_path, alone=True):  # an approved command runs
-        async with call_turn(pool, request, program, tmp_path) as refusal:
+        async with turn(program) as refusal:
             assert refusal is not None and "mcp__fs__look was not run" in refusal.text
-        async with call_turn(pool, request, remote, tmp_path) as refusal:
+        async with turn(remote) as refusal:
             assert refusal is None
-    async with call_turn(pool, request, program, tmp_path) as refusal:
+    async with turn(program) as refusal:
         assert refusal is None
