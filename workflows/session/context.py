@@ -2,7 +2,8 @@
 activities."""
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -170,20 +171,23 @@ class SessionContext:
         self.outdated = self.outdated or (isinstance(inner, ApplicationError) and inner.type == wire.OUTDATED)
         return self.outdated
 
-    def take(self, line: Line) -> list[str]:
-        """The messages that enter the context with the next call; only the main line receives messages. While attempts
-        are chosen from, they wait for the model."""
+    @contextlib.contextmanager
+    def taking(self, line: Line) -> Iterator[list[str]]:
+        """The messages that enter the context with the next reply; without one they are in the inbox again. Only the
+        main line receives messages. While attempts are chosen from, they wait for the model."""
         if not line.is_main or (self.chooses(line) and line.head is not None):
-            return []
+            yield []
+            return
         taken, self.state.inbox = self.state.inbox, []
-        return taken
+        try:
+            yield taken
+        except BaseException:
+            self.state.inbox = [*taken, *self.state.inbox]
+            raise
 
     def chooses(self, line: Line) -> bool:
         """Whether other sessions do its task, and none of their results is its own yet."""
         return self.start.attempts and line.is_main and not self.state.chosen
-
-    def untake(self, messages: list[str] | None) -> None:
-        self.state.inbox = [*(messages or []), *self.state.inbox]
 
     async def has_unread(self) -> bool:
         """Whether an answer is not the end: messages are unread, or children have yet to report."""

@@ -2,6 +2,7 @@
 An agent with two sides has a loop of its own at the end, over the same parts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from temporalio import workflow
@@ -54,7 +55,7 @@ async def run_line(session: SessionContext, line: Line) -> Ending | None:
         if reply.calls and repeats_itself(session, line, outcomes, workflow.now() - began):
             return Ending(Reason.LOOP_DETECTED)
         if reply.full or decision.next is Next.COMPACT:
-            await think(session, line, Purpose.COMPACT)
+            await compact(session, line)
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
     return None
 
@@ -106,67 +107,86 @@ async def take_step(session: SessionContext, line: Line, *, activates: bool = Fa
     session.state.step += 1
     line.step = session.state.step
     note, line.note = line.note, None
-    return await think(session, line, Purpose.TURN, session.take(line), note, activates)
+    hooked = session.has_hooks(line) and not activates
+    with session.taking(line) as messages:
+        if hooked:
+            note = await hooks.before_reply(session, line, messages, note)
+        reply = await ask(session, line, Purpose.TURN, messages, note, activates)
+    accept(session, line, reply)
+    if session.chooses(line):
+        session.state.chosen = not (reply.calls or reply.interrupted)
+    session.check()
+    if hooked:
+        await hooks.run_hooks(session, line, HookPoint.AFTER_MODEL, HookSubject(node=reply.head))
+    return reply
 
 
-async def think(
+async def compact(session: SessionContext, line: Line) -> None:
+    """Replace what the model is shown by a checkpoint. No message enters here: one that came before it would not be
+    shown."""
+    accept(session, line, await ask(session, line, Purpose.COMPACT))
+    session.check()
+
+
+def accept(session: SessionContext, line: Line, reply: ModelReply) -> None:
+    line.head = reply.head  # an interrupted call has committed what it had, too
+    session.state.usage = session.state.usage.plus(reply.usage)
+    session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
+    if reply.raised is not None:
+        session.raise_limits(reply.raised)
+
+
+@dataclass
+class Tried:
+    """What has failed by now of one question to the model."""
+
+    compacted: bool = False
+    failed: list[str] = field(default_factory=list)  # models
+    unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why: the next call says so
+
+
+async def ask(
     session: SessionContext,
     line: Line,
     purpose: Purpose,
-    take: list[str] | None = None,
+    take: Sequence[str] = (),
     note: str | None = None,
     activates: bool = False,
 ) -> ModelReply:
-    """Ask the model. Compact a context that no longer fits; switch to the fallback of a model that is unavailable."""
-    compacted = purpose is not Purpose.TURN
-    begins = purpose is Purpose.TURN
-    unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why
-    failed: list[str] = []  # models
+    """Ask until there is a reply. A call that failed has committed nothing, so the next one takes the same messages."""
+    tried = Tried()
     if left := line.return_model(workflow.now()):
-        unavailable = left, "The first model is asked again."
-    hooked = session.has_hooks(line) and purpose is Purpose.TURN and not activates
-    if hooked:
-        note = await hooks.before_reply(session, line, take or [], note)
+        tried.unavailable = left, "The first model is asked again."
     while True:
-        call = build_model_call(
-            session, line, purpose, take or [], note, begins=begins, unavailable=unavailable, failed=failed
-        )
-        if begins:
+        call = build_model_call(session, line, purpose, take, note, tried)
+        if call.begins:
             line.previous = None
-        begins, unavailable = False, None
         try:
-            reply = await session.wait(_start_call(session, line, call, activates))
+            return await session.wait(_start_call(session, line, call, activates))
         except ActivityError as error:
-            session.untake(take)  # nothing was committed, so the next call takes these messages again
             session.check()
-            kind, message = cause(error)
-            if kind == wire.CONTEXT_TOO_LONG and not compacted:
-                compacted = True
-                await think(session, line, Purpose.COMPACT)
-            elif kind == wire.MODEL_UNAVAILABLE and call.fallback:
-                unavailable = call.model, message
-                failed.append(call.model)
-                line.switch_model(call.fallback, workflow.now())
-            elif kind == wire.BUDGET_SPENT:
-                raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
-            elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost
-                session.halt(StopRequest(reason=read_stop_reason(error), by=message))
-                raise Stopped from error
-            else:
-                raise Ending(Reason.ERROR, kind, message) from error
-            take = session.take(line)
-            continue
-        line.head = reply.head  # an interrupted call has committed what it had, too
-        session.state.usage = session.state.usage.plus(reply.usage)
-        session.state.recorded = session.state.recorded.plus(reply.recorded or Usage())
-        if reply.raised is not None:
-            session.raise_limits(reply.raised)
-        if session.chooses(line) and purpose is Purpose.TURN:
-            session.state.chosen = not (reply.calls or reply.interrupted)
-        session.check()
-        if hooked:
-            await hooks.run_hooks(session, line, HookPoint.AFTER_MODEL, HookSubject(node=reply.head))
-        return reply
+            await _recover(session, line, call, tried, error)
+
+
+async def _recover(session: SessionContext, line: Line, call: ModelCall, tried: Tried, error: ActivityError) -> None:
+    """Compact a context that no longer fits; switch to the fallback of a model that is unavailable. Nothing else can be
+    asked again."""
+    kind, message = cause(error)
+    tried.unavailable = None
+    if kind == wire.CONTEXT_TOO_LONG and call.purpose is Purpose.TURN and not tried.compacted:
+        tried.compacted = True
+        await compact(session, line)
+    elif kind == wire.MODEL_UNAVAILABLE and call.fallback:
+        tried.unavailable = call.model, message
+        tried.failed.append(call.model)
+        line.switch_model(call.fallback, workflow.now())
+    elif kind == wire.BUDGET_SPENT:
+        raise Ending(Reason.TREE_BUDGET, "tree_budget", message) from error
+    elif kind == wire.CANCEL_REQUESTED:  # the row has a cancel whose signal was lost
+        session.halt(StopRequest(reason=read_stop_reason(error), by=message))
+        raise Stopped from error
+    else:
+        raise Ending(Reason.ERROR, kind, message) from error
 
 
 async def activate(session: SessionContext, line: Line) -> None:
@@ -196,15 +216,13 @@ def build_model_call(
     session: SessionContext,
     line: Line,
     purpose: Purpose,
-    take: list[str],
+    take: Sequence[str],
     note: str | None,
-    failed: Sequence[str] = (),
-    *,
-    begins: bool = False,
-    unavailable: tuple[str, str] | None = None,
+    tried: Tried,
 ) -> ModelCall:
     sides = session.sides
-    switched_from, switch_reason = unavailable or (None, None)
+    begins = purpose is Purpose.TURN and not (tried.compacted or tried.failed)
+    switched_from, switch_reason = tried.unavailable or (None, None)
     return ModelCall(
         ref=session.start.ref,
         agent=line.agent,
@@ -215,7 +233,7 @@ def build_model_call(
         head=line.head,
         opening=line.opening if line.head is None else None,
         model=line.model,
-        fallback=line.next_model([*failed, line.model]),
+        fallback=line.next_model([*tried.failed, line.model]),
         purpose=purpose,
         deadline=session.deadline,
         usage=session.state.usage,
@@ -223,7 +241,7 @@ def build_model_call(
         denied_calls=session.state.denied_calls,
         doing=line.doing,
         speaker=sides.speaker(line.agent.side) if sides and line.is_main else None,
-        take=take,
+        take=list(take),
         note=note,
         begins=begins,
         previous=line.previous if begins else None,
@@ -303,7 +321,7 @@ async def run_sides(session: SessionContext, sides: Sides) -> Ending | None:
             return Ending(Reason.LOOP_DETECTED)
         if reply.full or decision.next is Next.COMPACT:
             line.head = state.line.head  # a side's checkpoint is of its own view, even if the other's turn has begun
-            await think(session, line, Purpose.COMPACT)
+            await compact(session, line)
             state.line.head = line.head
         workflow.set_current_details(current_details(session.start, state, outcomes, workflow.info().namespace))
     return None

@@ -26,7 +26,7 @@ from domain.sessions.session_state import SessionInput
 from workflows import activity_calls
 from workflows.session import hooks
 from workflows.session.context import END_TIME, SUMMARY_TIME, Ending, SessionContext, Stopped, cause
-from workflows.session.loop import activate, build_model_call, run_line, run_sides
+from workflows.session.loop import Tried, activate, build_model_call, run_line, run_sides
 from workflows.session.requests import ask_variables
 from workflows.ui import STATUS, current_details
 
@@ -203,11 +203,13 @@ class Session:
         state = self.context.state
         if self.context.handler_of(state.line) is not None:
             return  # a handler cannot summarise: its last message is the result
-        take = self.context.take(state.line)
-        call = build_model_call(self.context, state.line, Purpose.SUMMARY, take, summary_request(reason))
-        call.cut_at = workflow.now() + min(SUMMARY_TIME, self.context.time_left())
         try:
-            reply = await self.context.wait(activity_calls.call_model(call))
+            with self.context.taking(state.line) as messages:
+                call = build_model_call(
+                    self.context, state.line, Purpose.SUMMARY, messages, summary_request(reason), Tried()
+                )
+                call.cut_at = workflow.now() + min(SUMMARY_TIME, self.context.time_left())
+                reply = await self.context.wait(activity_calls.call_model(call))
         except ActivityError as error:
             workflow.logger.warning("no closing summary: %s", cause(error)[1])
             return

@@ -147,6 +147,18 @@ async def test_a_context_too_long_is_compacted(stack: Stack, fault: str) -> None
     assert len(requests[-1]["body"]["messages"]) < 1 + 2 * 6  # the first message, and six calls with their results
 
 
+async def test_message_that_comes_while_a_context_is_compacted_is_seen(stack: Stack, switcher: str) -> None:
+    unreachable = "[[fault:529 at=4 retry_after=1 times=always model=claude-sonnet-4-5]]"
+    task_id = await stack.submit(f"[[script:count n=6]] [[fault:413 at=4]] {unreachable}", switcher)
+    await stack.seen(task_id, "model_retry", step=4)
+    steered = await stack.http.post(f"/tasks/{task_id}/steer", json={"message": "News of the moon."})
+    assert steered.is_success, steered.text
+    assert (await stack.wait(task_id))["status"] == "completed"
+    kinds = [event["type"] for event in await stack.events(task_id)]
+    assert kinds.index("model_switched") < kinds.index("context_compacted"), "nothing was tested"
+    assert "News of the moon." in json.dumps((await stack.asked(task_id))[-1]["body"]["messages"])
+
+
 @pytest.mark.proves("S1-43")
 async def test_usage_and_cost_are_exact(stack: Stack) -> None:
     record = await stack.run("[[script:count n=3]]", config={"model": "claude-opus-4-5"})
