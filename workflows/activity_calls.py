@@ -170,6 +170,9 @@ CUT_TIME = timedelta(seconds=1)  # for a reply that is cut off, until it is stor
 # A retry cannot repeat a call that may happen only once; it can only report its outcome as unknown. So a worker that
 # lost Temporal for a moment gets longer to report the result than for other calls, whose retry does the work.
 ONCE_PATIENCE = timedelta(seconds=5)
+# What an attempt may take besides its tool's own time: the workspace is restored, the call waits for its turn in it,
+# and its files and its result wait for a database that is away. Heartbeats notice a dead worker sooner.
+AROUND_CALL = timedelta(minutes=15)
 # A failed model call sets its own retry delay; this first pause is for a worker that died.
 UNTIL_DEADLINE = RetryPolicy(
     initial_interval=timedelta(milliseconds=100),
@@ -205,7 +208,7 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
     return RUN_TOOL.start(
         request,
         name=call.activity,
-        start_to_close_timeout=timedelta(seconds=call.timeout_s + 30),
+        start_to_close_timeout=timedelta(seconds=call.timeout_s) + AROUND_CALL,
         heartbeat_timeout=HEARTBEATS.timeout + (ONCE_PATIENCE if call.effect is Effect.ONCE else timedelta()),
         retry_policy=PERSISTENT,
         summary=preview(f"stop {call.preview}" if request.cancel else call.preview, 200),

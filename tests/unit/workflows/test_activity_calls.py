@@ -2,10 +2,12 @@
 
 import ast
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
+from temporalio import workflow
 from temporalio.activity import _Definition
 from temporalio.client import Client
 
@@ -14,8 +16,11 @@ import worker
 from activities.events import EventWriter
 from activities.sandbox import Refusing
 from activities.tools.registry import TOOLS
+from activities.tools.run_tool import GRACE_SECONDS, TURN_PATIENCE_S
+from activities.workspaces import WorkspaceCaps
+from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall, ToolRequest
 from settings import ROOT, Settings
-from store.database import Pool
+from store.database import COMMIT_PATIENCE, Pool
 from workflows import activity_calls as steps
 from workflows.activity_calls import TypedActivity
 
@@ -66,6 +71,26 @@ def literal_calls() -> Iterator[tuple[str, str]]:
             if file.name not in ("typed_activity.py", "activity_calls.py"):
                 assert isinstance(node.args[0], ast.Constant), f"{file.name}:{node.lineno}: use activity_calls.py"
                 yield file.name, str(node.args[0].value)
+
+
+def test_attempt_has_time_for_what_is_around_its_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {}
+    monkeypatch.setattr(workflow, "start_activity", lambda *_, **given: options.update(given))
+    tool = ToolCall(index=0, name="bash", activity="tool.bash", timeout_s=600, effect=Effect.ONCE)
+    request = ToolRequest(
+        ref=SessionRef(tenant="default", session_id="s", conversation_id="s"),
+        agent=AgentRef(owner="default", name="a", version=1),
+        step=1,
+        node="n",
+        index=0,
+        name="bash",
+        effect=Effect.ONCE,
+        workspace_id="s",
+    )
+    steps.run_tool(request, tool)
+    saved = WorkspaceCaps().seconds + 2 * COMMIT_PATIENCE  # its files, then its result
+    around = TURN_PATIENCE_S + GRACE_SECONDS + saved
+    assert options["start_to_close_timeout"] > timedelta(seconds=tool.timeout_s + around)
 
 
 def test_only_activity_calls_names_activities() -> None:
