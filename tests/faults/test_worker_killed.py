@@ -15,6 +15,10 @@ from tests.faults.damage import lines
 from tests.support.locks import locked, waiting_for
 from tests.support.stack import Stack, calls, eventually, of_type
 
+# a criterion whose command has ended when the worker is killed, and one whose command runs then
+FIRST = {"kind": "command", "run": "echo x >> first"}
+SECOND = {"kind": "command", "run": "echo x >> second; test $(wc -l < second) = 2 || sleep 60"}
+
 
 @pytest.fixture(scope="module")
 def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -42,6 +46,7 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
         "again": await stack.submit(calls(("ledger_again", {"path": again, "seconds": 3}))),
         "command": await stack.submit(calls(("bash", {"command": "echo begun > begun.txt; sleep 54321.5"}))),
         "handled": await stack.submit("Go.", "handled"),
+        "checked": await stack.submit("[[script:say text=Done.]]", acceptance_criteria=[FIRST, SECOND]),
     }
     await stack.seen(tasks["thinking"], "message_delta")
     for name in ("once", "again", "command"):
@@ -50,6 +55,7 @@ async def survivors(stack: Stack, ledgers: dict[str, Path]) -> AsyncIterator[dic
     await eventually(lambda: lines(ledgers["again"]))
     await eventually(lambda: lines(ledgers["turns"]))
     await eventually(lambda: lines(stack.workspace(tasks["command"]) / "begun.txt"))
+    await eventually(lambda: lines(stack.workspace(tasks["checked"]) / "second"))
     # last, because a local activity has little time before it is retried
     async with locked(stack.pool, "tool_calls"):
         tasks["bookkeeping"] = await stack.submit(calls(("report_progress", {"message": "half"})))
@@ -103,6 +109,19 @@ async def test_turn_of_a_handler_is_taken_again_and_recorded_once(
     tried = [line.split()[0] for line in await lines(ledgers["turns"])]
     assert len(tried) == 2 and len(set(tried)) == 1  # two attempts, one key
     assert len([node for node in await stack.nodes(survivors["handled"]) if node["kind"] == "assistant"]) == 2
+
+
+async def test_criterion_whose_verdict_is_committed_is_not_checked_again(
+    stack: Stack, survivors: dict[str, str]
+) -> None:
+    record = await stack.wait(survivors["checked"])
+    assert (record["status"], record["reason"]) == ("completed", "goal_reached")
+    ran = [len(await lines(stack.workspace(survivors["checked"]) / name)) for name in ("first", "second")]
+    assert ran == [1, 2]  # the second one's command died with its worker
+    [event] = of_type(await stack.events(survivors["checked"]), "acceptance_checked")
+    assert (event["round"], [one["passed"] for one in event["verdicts"]]) == (1, [True, True])
+    effects = (await stack.result(survivors["checked"]))["effects"]
+    assert [(one["tool"], one["state"]) for one in effects] == [("acceptance", "done")] * 2
 
 
 async def test_bookkeeping_is_repeated_and_emitted_once(stack: Stack, survivors: dict[str, str]) -> None:
