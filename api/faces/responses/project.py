@@ -290,9 +290,6 @@ class Fold:
 # Messages and reasoning of the fold: their first delta opens them, and they are closed once their kind is known.
 
 
-Shape = Callable[[str, list[str], ItemStatus, bool], OutputMessage | Reasoning]
-
-
 def _message(id: str, texts: list[str], status: ItemStatus, final: bool) -> OutputMessage:
     # a message is a commentary until its task is known to be done
     phase: Literal["commentary", "final_answer"] = "final_answer" if final else "commentary"
@@ -313,7 +310,7 @@ class Kind:
     part: str
     content: type[OutputText] | type[SummaryText]
     extra: JsonObject  # fields of the events with their text
-    item: Shape
+    item: Callable[[str, list[str], ItemStatus, bool], OutputMessage | Reasoning]
 
 
 MESSAGE = Kind("msg", "content_index", "output_text", "content_part", OutputText, {"logprobs": []}, _message)
@@ -340,12 +337,6 @@ class OpenText:
         return StreamEvent(type=f"response.{name}", **where, **fields)
 
 
-@dataclass(frozen=True)
-class Said:
-    text: str
-    interrupted: bool
-
-
 class Texts:
     """Open items by kind and step, because lines of one session may write at the same time."""
 
@@ -354,7 +345,7 @@ class Texts:
         self._next_index = next_index
         self._emit = emit
         self._open: dict[tuple[Kind, int], OpenText] = {}
-        self._said: dict[int, Said] = {}  # whole messages whose phase is not known yet, by step
+        self._said: dict[int, tuple[str, ItemStatus]] = {}  # whole messages whose phase is not known yet, by step
         self._resets: Counter[int] = Counter()
 
     def delta(self, kind: Kind, step: int, text: str) -> None:
@@ -372,22 +363,18 @@ class Texts:
         return self._close(THINKING, step, text)
 
     def said(self, step: int, text: str, interrupted: bool) -> None:
-        self._said[step] = Said(text, interrupted)
+        self._said[step] = (text, "incomplete" if interrupted else "completed")
 
     def flush(self, output: str | None) -> list[Closed]:
         """Close the complete messages. With `output` the task is done: the last message is the answer, in that form."""
         waiting, self._said = self._said, {}
         last = max(waiting, default=0)
-        if output is not None and not waiting:  # a tool call ended the task, with the result in its arguments
-            waiting = {last: Said(output, interrupted=False)}
-        closed = []
-        for step, said in waiting.items():
-            final = output is not None and step == last
-            text = output if final and output is not None else said.text
-            closed.append(
-                self._close(MESSAGE, step, text, "incomplete" if said.interrupted else "completed", final=final)
-            )
-        return closed
+        if output is not None:  # without a message a tool call ended the task, with the result in its arguments
+            waiting[last] = (output, waiting[last][1] if waiting else "completed")
+        return [
+            self._close(MESSAGE, step, *said, final=output is not None and step == last)
+            for step, said in waiting.items()
+        ]
 
     def abandon(self) -> None:
         """Close items that the session's end interrupted."""
