@@ -51,6 +51,8 @@ async def _answer(
         raise Conflict("Nothing in this conversation waits for answers.", type="nothing-waits")
     given = [await _check_answer(call, live, request_id, value) for request_id, value in body.answers.items()]
     rest = [(one, LEFT_OUT[one.kind]) for one in waiting if one.kind in DEFERRED and one.id not in body.answers]
+    for one, value in rest:  # to leave out an approval is to deny it, which needs the same right
+        await control.check_answer(call.caller, live, one, value)
     # After all checks, and before the answers: the session wakes up with them and must find the message.
     message_id = await _store_message(call, live, body, key)
     reply = handle(live.id, conversation_id, steered=message_id is not None)

@@ -239,6 +239,10 @@ async def test_rights_decide_who_may_answer_and_who_may_approve(people: Stack) -
     ):
         refused = await answer(people, task_id, request["id"], value, **await bearer(people, *rights))
         assert refused.status_code == 403, refused.text
+    for given in ({}, {question["id"]: "a"}):  # the approval that is left out would be denied
+        body, key = {"answers": given}, await bearer(people, Right.SUBMIT, Right.ANSWER)
+        refused = await people.http.post(f"/conversations/{task_id}/messages", json=body, headers=key)
+        assert refused.status_code == 403, refused.text
     assert len(await waiting(people, task_id, 2)) == 2
     answerer, supervisor = await bearer(people, Right.ANSWER), await bearer(people, Right.SUPERVISE)
     assert (await answer(people, task_id, question["id"], "a", **answerer)).status_code == 202
