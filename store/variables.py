@@ -332,15 +332,17 @@ async def get_request(pool: Pool, tenant: str, thread_id: str, request_id: str) 
 
 
 async def find_requests(
-    pool: Pool, tenant: str, status: VariableRequestStatus, conversation_id: str | None, limit: int
+    pool: Pool, tenant: str, status: VariableRequestStatus, conversation_id: str | None, after: str | None, limit: int
 ) -> list[VariableRequest]:
-    """The requests, oldest first."""
+    """The requests after this one, oldest first."""
     rows = await pool.fetch(
         f"""SELECT {_COLUMNS} FROM variable_requests
-             WHERE tenant = $1 AND status = $2 AND ($3::text IS NULL OR conversation_id = $3) ORDER BY id LIMIT $4""",
+             WHERE tenant = $1 AND status = $2 AND ($3::text IS NULL OR conversation_id = $3) AND id > $4
+             ORDER BY id LIMIT $5""",
         tenant,
         status,
         conversation_id,
+        after or "",
         limit,
     )
     return [_read(row) for row in rows]

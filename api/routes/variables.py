@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from api.http.auth import Call, Reader, Supervisor, needs
 from api.http.body import json_body
 from api.http.lookup import check_open, conversation_of, own_conversation, own_session
-from api.http.paging import Parameters
+from api.http.paging import ListParameters
 from api.http.problems import finding
 from api.openapi import problems
 from domain.agents.definition import VARIABLE_NAME_PATTERN, GivenVariables, VariableKind
@@ -91,6 +91,7 @@ class VariableRequestRecord(BaseModel):
 
 class VariableRequestPage(BaseModel):
     items: list[VariableRequestRecord]
+    next_cursor: str | None
 
 
 class ThreadVariable(BaseModel):
@@ -113,19 +114,19 @@ class ThreadVariables(BaseModel):
     variables: list[ThreadVariable]
 
 
-class VariableRequestQuery(Parameters):
+class VariableRequestQuery(ListParameters):
     status: VariableRequestStatus = VariableRequestStatus.OPEN
     conversation_id: Id | None = None
-    limit: int = Field(default=50, ge=1, le=200)
 
 
 @router.get("/variable-requests", summary="List subagents that wait for variables")
 async def list_variable_requests(call: Reader, query: Annotated[VariableRequestQuery, Query()]) -> VariableRequestPage:
     """Oldest first."""
     found = await stored_variables.find_requests(
-        call.pool, call.tenant, query.status, query.conversation_id, query.limit
+        call.pool, call.tenant, query.status, query.conversation_id, query.after(), query.limit + 1
     )
-    return VariableRequestPage(items=[VariableRequestRecord.of(one) for one in found])
+    shown, more = query.page(found, lambda one: one.id)
+    return VariableRequestPage(items=[VariableRequestRecord.of(one) for one in shown], next_cursor=more)
 
 
 @router.get(

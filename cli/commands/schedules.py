@@ -111,7 +111,8 @@ def add(
 def list_schedules(api: Api, as_json: bool) -> None:
     """List the schedules."""
     columns = ["NAME", "WHEN", "AGENT", "STATE", "RUNS", "INPUT"]
-    print_list(api.get("/schedules"), as_json, SchedulePage, columns, _row, empty="no schedules")
+    every = {"items": [*api.items("/schedules")], "next_cursor": None}
+    print_list(every, as_json, SchedulePage, columns, _row, empty="no schedules")
 
 
 @schedules.command()

@@ -36,15 +36,15 @@ def variables(ctx: click.Context) -> None:
 @remote
 def list_requests(api: Api, conversation_id: str | None = None, as_json: bool = False) -> None:
     """List the subagents that wait for values of their variables."""
-    answer = api.get("/variable-requests", **({"conversation_id": conversation_id} if conversation_id else {}))
+    found = [*api.items("/variable-requests", conversation_id=conversation_id)]
     if as_json:
-        emit(answer)
-    elif not answer["items"]:
+        emit({"items": found})
+    elif not found:
         note("no subagent is waiting for variables")
     else:
         rows = [
             [one["request_id"], f"{one['name']} ({one['agent']})", one["thread_id"], ", ".join(one["missing"])]
-            for one in answer["items"]
+            for one in found
         ]
         table(["REQUEST", "SUBAGENT", "OF THREAD", "MISSING"], [[one_line(cell) for cell in row] for row in rows])
         note(f"`{PROGRAM} variables give REQUEST` asks for the values and starts the subagent.")
@@ -118,7 +118,7 @@ def shared(api: Api, values: tuple[str, ...], text: bool, removed: tuple[str, ..
 
 def _request(api: Api, request_id: str) -> JsonObject:
     """Find a request by the beginning of its id."""
-    found = [one for one in api.get("/variable-requests")["items"] if one["request_id"].startswith(request_id.lower())]
+    found = [one for one in api.items("/variable-requests") if one["request_id"].startswith(request_id.lower())]
     if len(found) != 1:
         why = f"several requests begin with {request_id!r}" if found else f"no open request begins with {request_id!r}"
         raise NotFoundError(f"{why}; `{PROGRAM} variables` lists them")

@@ -1,6 +1,7 @@
 """Every command with bad input, a dead server, a wrong key and a server of another kind: one clear line, never a
 traceback."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -71,6 +72,19 @@ def test_bad_input_is_a_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for arguments, command in leaves(errand):
         for value in BAD:
             check([*arguments, *given(command, value)], DEAD, tmp_path)
+
+
+@pytest.mark.parametrize("command", ["schedules", "variables"])
+def test_list_has_every_page(command: str, tmp_path: Path) -> None:
+    def respond(request: Request) -> Response:
+        more = "cursor" not in request.query_params
+        return JSONResponse({"items": [{"id": "first" if more else "last"}], "next_cursor": "more" if more else None})
+
+    with Answers() as server:
+        server.respond = respond
+        env = {"ERRAND_URL": server.url, "XDG_STATE_HOME": str(tmp_path)}
+        done = CliRunner().invoke(errand, [command, "list", "--json"], env=env)
+    assert [one["id"] for one in json.loads(done.stdout)["items"]] == ["first", "last"]
 
 
 @pytest.mark.parametrize("kind", ANSWERS)

@@ -5,6 +5,7 @@ import os
 import pwd
 import time
 from datetime import datetime, timedelta
+from typing import Any
 
 import httpx2
 import pytest
@@ -14,7 +15,7 @@ from domain.ids import is_id, new_id
 from domain.sessions.session import Reason
 from store import files
 from store.database import Pool
-from tests.behaviour.api.conftest import end, problem, record, submitted
+from tests.behaviour.api.conftest import end, problem, record, submitted, waiting_subagent
 
 
 @pytest.mark.proves("S1-40", "S1-02")
@@ -161,3 +162,13 @@ async def test_list_pages_without_gaps_or_repeats(api: httpx2.AsyncClient, pool:
             break
         await submitted(api, agent="orchestrator")  # newer tasks do not change older pages
     assert seen == sorted(mine, reverse=True)
+
+
+async def test_subagents_that_wait_for_variables_are_listed_in_pages(api: httpx2.AsyncClient, pool: Pool) -> None:
+    task_id = await submitted(api)
+    ids = [await waiting_subagent(pool, "default", task_id) for _ in range(2)]
+    params: dict[str, Any] = {"conversation_id": task_id, "limit": 1}
+    first = (await api.get("/variable-requests", params=params)).json()
+    last = (await api.get("/variable-requests", params={**params, "cursor": first["next_cursor"]})).json()
+    assert [one["request_id"] for one in first["items"] + last["items"]] == sorted(ids)
+    assert last["next_cursor"] is None
