@@ -374,8 +374,8 @@ async def emit_event(pool: Pool, sender: SessionRow, event: NewEvent, per_hour: 
     tenant = sender.tenant
     async with pool.acquire() as connection, connection.transaction():
         sql = """SELECT count(*) FROM external_events WHERE tenant = $1 AND source = $2 AND conversation_id = $3
-                    AND created_at > now() - interval '1 hour'"""
-        sent = await connection.fetchval(sql, tenant, EMITTED, sender.conversation_id)
+                    AND created_at > now() - interval '1 hour' AND event_id <> $4"""  # a repetition counts no more
+        sent = await connection.fetchval(sql, tenant, EMITTED, sender.conversation_id, event.event_id)
         if sent >= per_hour:
             return None
         if not await insert_event(connection, tenant, event):

@@ -73,7 +73,7 @@ def interrupt(api: Api, task_id: str, as_json: bool) -> None:
 def steer(api: Api, task_id: str, text: str, as_json: bool) -> None:
     """Send a message to a running task, which reads it before its next step. - reads TEXT from stdin.
 
-    A task that has ended is refused (exit code 5); continue it with `chat --conversation`.
+    A task that has ended is refused (exit code 4); continue it with `chat --conversation`.
 
     \b
     Examples:
