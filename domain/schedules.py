@@ -2,6 +2,7 @@
 
 import functools
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
@@ -350,8 +351,11 @@ _FIELDS = (
 
 def check_cron(text: str) -> None:
     """Raise CronError if the text is not a cron expression of five fields."""
-    for field, given in zip(_FIELDS, _split(text), strict=True):
-        field.values(given)
+    given = _split(text)
+    _, _, days, months, _ = [field.values(one) for field, one in zip(_FIELDS, given, strict=True)]
+    # of a leap year; a day of the week, if one is given, makes it due too
+    if given[4].startswith("*") and min(days) > max(monthrange(2000, month)[1] for month in months):
+        raise CronError("day of month: these months have no such day")
 
 
 def per_day(text: str) -> int:

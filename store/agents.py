@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import asyncpg
+from pydantic import ValidationError
 
 from domain.agents.definition import AgentDefinition
 from domain.audit import TENANT
 from domain.errors import Conflict
 from domain.sessions.session import AgentRef
 from store import audit
-from store.database import Connection, Pool
+from store.database import Connection, Pool, keep_readable
 
 SHIPPED = audit.EVERYBODY  # owner of the definitions that come as files
 _PRIVATE = "rerun/"
@@ -138,12 +139,18 @@ async def get_for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
     sql = f"""SELECT v.*, EXISTS (SELECT FROM tenant_variables WHERE tenant = $1) AS tenant_has_variables
                 FROM ({_CURRENT.format(where="AND name = $2")}) v"""
     row = await pool.fetchrow(sql, tenant, name)
-    return TaskAgent(*_read(row), row["tenant_has_variables"]) if row else None
+    if row is None:
+        return None
+    try:
+        return TaskAgent(*_read(row), row["tenant_has_variables"])
+    except ValidationError:
+        raise Conflict(f"This version cannot read the definition of the agent {name}: put it again.") from None
 
 
 async def get_current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
-    row = await pool.fetchrow(_CURRENT.format(where="AND name = $2"), tenant, name)
-    return _read(row) if row else None
+    """None also if this version cannot read the definition, as in a list."""
+    rows = await pool.fetch(_CURRENT.format(where="AND name = $2"), tenant, name)
+    return next(iter(keep_readable(rows, _read, "agent", "name")), None)
 
 
 def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
@@ -151,8 +158,7 @@ def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
 
 
 async def list_current(pool: "Pool | Connection", tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
-    rows = await pool.fetch(_CURRENT.format(where=""), tenant)
-    return [_read(row) for row in rows]
+    return keep_readable(await pool.fetch(_CURRENT.format(where=""), tenant), _read, "agent", "name")
 
 
 async def get_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[AgentRef, AgentDefinition] | None:

@@ -167,12 +167,14 @@ log = logging.getLogger("errand.store")
 Model = TypeVar("Model")
 
 
-def keep_readable(rows: Iterable[asyncpg.Record], read: Callable[[asyncpg.Record], Model], what: str) -> list[Model]:
+def keep_readable(
+    rows: Iterable[asyncpg.Record], read: Callable[[asyncpg.Record], Model], what: str, called: str = "id"
+) -> list[Model]:
     """The readable rows. Rows that another version wrote or a person changed must not block the others."""
     found: list[Model] = []
     for row in rows:
         try:
             found.append(read(row))
         except ValueError:  # the errors of pydantic and json are both ValueErrors
-            log.exception("%s %s cannot be read", what, row["id"])
+            log.exception("%s %s cannot be read", what, row[called])
     return found

@@ -35,6 +35,8 @@ def test_quiet_hours_begin_at_their_start_and_are_over_at_their_end(start: str, 
         ("*/0 * * * *", "step"),
         ("30-10 * * * *", "range"),
         ("0 0 * FOO *", "month"),
+        ("0 0 30 2 *", "no such day"),
+        ("0 0 31 4,6,9,11 *", "no such day"),
     ],
 )
 def test_invalid_expressions_are_named(text: str, named: str) -> None:
@@ -49,5 +51,6 @@ def test_a_time_within_the_present_second_is_over() -> None:
 
 def test_day_of_month_and_day_of_week_are_alternatives() -> None:
     assert expressions("0 9 1 * MON") == ["0 9 1 * *", "0 9 * * MON"]
-    for one_restricts in ("0 9 * * MON", "0 9 1 * *", "0 9 */2 * MON", "0 9 1 * */2", "0 9 * * *"):
+    check_cron("0 0 30 2 MON")
+    for one_restricts in ("0 0 29 2 *", "0 9 * * MON", "0 9 1 * *", "0 9 */2 * MON", "0 9 1 * */2", "0 9 * * *"):
         assert expressions(one_restricts) == [one_restricts]  # a field that begins with * restricts nothing in cron

@@ -81,3 +81,17 @@ async def test_agent_that_is_shipped_or_needed_is_not_removed(api: httpx2.AsyncC
     await api.put("/agents/code-reviewer", json={**own, "name": "code-reviewer"})
     assert (await api.delete("/agents/code-reviewer")).status_code == 204
     assert (await api.get("/agents/code-reviewer")).json()["shipped"] is True
+
+
+async def test_definition_of_another_version_breaks_no_other_agent(api: httpx2.AsyncClient, pool: Pool) -> None:
+    user = {"name": "uses-old", "description": "x", "prompt": "x", "subagents": ["old"]}
+    assert (await api.put("/agents/old", json={"name": "old", "description": "x", "prompt": "x"})).is_success
+    assert (await api.put("/agents/uses-old", json=user)).is_success
+    await pool.execute("UPDATE agent_versions SET definition = '{}' WHERE name = 'old'")
+    names = [one["name"] for one in (await api.get("/agents")).json()["items"]]
+    assert "uses-old" in names and "old" not in names
+    await submitted(api, agent="uses-old")
+    refused = problem(await api.post("/tasks", json={"agent": "old", "input": "x"}), 409, "conflict")
+    assert "cannot read the definition of the agent old" in refused["detail"]
+    assert (await api.put("/agents/old", json={"name": "old", "description": "y", "prompt": "x"})).is_success
+    await submitted(api, agent="old")
