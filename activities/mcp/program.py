@@ -5,7 +5,9 @@ import asyncio
 import contextlib
 import os
 import shlex
+import stat
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     ]
 
 ENDING_SECONDS = 2.0  # for a program to end once its input is closed
+LEFT_SECONDS = 3_600.0  # after which a folder is of a worker that was killed
+REMOVING_SECONDS = 60.0  # for each of the two programs that remove a folder
+_PREFIX = "errand-mcp-"
 LONGEST_ERROR = 500  # characters of its standard error
 
 
@@ -44,7 +49,13 @@ class ProgramPlace:
 @contextlib.asynccontextmanager
 async def empty_place(commands: Commands) -> AsyncIterator[ProgramPlace]:
     """An empty workspace without a network, to read a tool list."""
-    folder = tempfile.mkdtemp(prefix="errand-mcp-")
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            known = left.lstat()
+            ours = stat.S_ISDIR(known.st_mode) and known.st_uid == os.geteuid()
+            if ours and known.st_mtime < time.time() - LEFT_SECONDS:
+                await _remove(str(left))
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
     try:
         yield ProgramPlace(commands.sandbox, Path(folder), commands.limits)
     finally:
@@ -168,4 +179,8 @@ async def _remove(folder: str) -> None:
             stderr=asyncio.subprocess.DEVNULL,
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
         )
-        await process.wait()
+        try:
+            await asyncio.wait_for(process.wait(), REMOVING_SECONDS)
+        except TimeoutError:  # the rest is removed later
+            process.kill()
+            await process.wait()

@@ -65,3 +65,12 @@ async def test_deep_and_closed_folders_are_removed_beside_the_loop_and_no_link_i
     assert turns > before + 10
     assert not held(place)
     assert (outside / "kept").read_text() == "x" and outside.stat().st_mode & 0o777 == 0o755
+
+
+async def test_folders_of_killed_workers_are_removed_and_of_others_kept(place: Path) -> None:
+    old, new = place / "errand-mcp-old", place / "errand-mcp-new"
+    for one in (old, new):
+        (one / "x").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    async with empty_place(COMMANDS):
+        assert not old.exists() and new.exists()
