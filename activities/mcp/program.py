@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ]
 
 ENDING_SECONDS = 2.0  # for a program to end once its input is closed
-LEFT_SECONDS = 3_600.0  # after which a folder is of a worker that was killed
+LEFT_SECONDS = 3_600.0  # after which nobody uses a folder any more
 REMOVING_SECONDS = 60.0  # for each of the two programs that remove a folder
 _PREFIX = "errand-mcp-"
 LONGEST_ERROR = 500  # characters of its standard error
@@ -49,12 +49,8 @@ class ProgramPlace:
 @contextlib.asynccontextmanager
 async def empty_place(commands: Commands) -> AsyncIterator[ProgramPlace]:
     """An empty workspace without a network, to read a tool list."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            known = left.lstat()
-            ours = stat.S_ISDIR(known.st_mode) and known.st_uid == os.geteuid()
-            if ours and known.st_mtime < time.time() - LEFT_SECONDS:
-                await _remove(str(left))
+    for left in await asyncio.to_thread(_find_left):
+        await _remove(left)
     folder = tempfile.mkdtemp(prefix=_PREFIX)
     try:
         yield ProgramPlace(commands.sandbox, Path(folder), commands.limits)
@@ -164,6 +160,18 @@ async def _end_program(running: "asyncio.Task[SandboxResult]") -> None:
 def _close(*descriptors: int) -> None:
     for fd in descriptors:
         os.close(fd)
+
+
+def _find_left() -> list[str]:
+    """The folders of workers that were killed."""
+    found = []
+    for place in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another worker removes it
+            known = place.lstat()
+            ours = stat.S_ISDIR(known.st_mode) and known.st_uid == os.geteuid()
+            if ours and known.st_mtime < time.time() - LEFT_SECONDS:
+                found.append(str(place))
+    return found
 
 
 async def _remove(folder: str) -> None:
