@@ -27,7 +27,7 @@ NOTE_ROWS = """() => {
         for (const row of document.querySelectorAll("[data-task]"))
             window.seen[`${row.querySelector("a").hash} ${row.querySelector(".status").textContent}`] ??= Date.now();
     };
-    new MutationObserver(look).observe(document.body, { subtree: true, childList: true });
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
 }"""
 
 
