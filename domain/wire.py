@@ -7,9 +7,7 @@ understands, so a change of one is a change of the protocol.
 from datetime import timedelta
 from enum import StrEnum
 
-from errand import __version__
-
-DEPLOYMENT, BUILD = "errand", __version__  # as which workers report
+DEPLOYMENT, BUILD = "errand", "unversioned"  # as which workers report
 
 # workflow types
 SESSION = "Session"
