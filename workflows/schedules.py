@@ -48,7 +48,7 @@ class ScheduleClient:
             return
         wanted, now = self._build_schedule(schedule), datetime.now(UTC)
         # It may have been due before Temporal has it. Not if it was changed: then it may have had other times, or none.
-        since = max(schedule.created_at, now - wanted.policy.catchup_window)
+        since = max(schedule.created_at, now - timedelta(milliseconds=schedule.rules.catch_up))
         missed = [_span(since, now)] if schedule.version == 1 and since < now else []
 
         def update_known(known: ScheduleUpdateInput) -> ScheduleUpdate | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool, ToolContext, ToolInput, ToolResult, clean
+from domain.conversations.subagents import DelegationTool
 from domain.events import Progress
 from domain.json_object import JsonObject
 from domain.policy.rules import Subject
@@ -215,6 +216,7 @@ def _tool(
     if answer is not None:
         traits["run"] = _answering(answer)
     elif "run" not in traits:
+        DelegationTool(name)  # without its kind a call would begin the agent of that name
         traits["activity"] = BEGIN_DELEGATIONS
     kind = traits.pop("kind", EffectKind.SUBAGENT)
     effect = traits.pop("effect", Effect.IDEMPOTENT)
