@@ -86,8 +86,7 @@ async def follow_notifications(
     after = await tenant_position(call.pool, call.tenant, last_event_id if last_event_id is not None else query.after)
     feed = _feed(call, query.mine)
     if choose_media_type(request, "text/event-stream", "application/json") == "application/json":
-        found = await feed.read(call.pool, after, query.limit)
-        next_after = found[-1].number if found else after
+        found, next_after = await feed.read(call.pool, after, query.limit)
         page = models.NoticePage(items=found, next_after=next_after)
         return JSONResponse(page.model_dump(mode="json"))
     return stream_feed(call, feed, after)
@@ -126,20 +125,24 @@ async def _await_end(websocket: WebSocket) -> None:
 
 
 async def _send(websocket: WebSocket, call: Call, feed: TenantFeed, after: int) -> None:
+    loop = asyncio.get_running_loop()
+    checked_at = loop.time()
     with call.services.listener.watching(feed.tenant, feed.id) as news:
         while not call.services.listener.draining:
+            if loop.time() - checked_at >= LOOK_SECONDS:
+                with contextlib.suppress(*TRANSIENT_ERRORS):
+                    if not await still_allowed(call):
+                        break
+                checked_at = loop.time()
             news.clear()  # before the read, so that a notice during the read sets it again
             with contextlib.suppress(*TRANSIENT_ERRORS):
-                while found := await feed.read(call.pool, after):
-                    for notice in found:
-                        await websocket.send_text(notice.model_dump_json())
-                        after = notice.number
+                found, after = await feed.read(call.pool, after)
+                for notice in found:
+                    await websocket.send_text(notice.model_dump_json())
+                if found:  # there may be more
+                    continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), LOOK_SECONDS)
-                continue
-            with contextlib.suppress(*TRANSIENT_ERRORS):
-                if not await still_allowed(call):
-                    break
     # 1012 (restart) invites the client to reconnect, 1008 (policy) does not: its key is no longer valid
     await websocket.close(1012 if call.services.listener.draining else 1008)
 

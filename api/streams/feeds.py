@@ -95,16 +95,21 @@ class TenantFeed:
     created_by: str | None = None
     id: str = "*"
 
-    async def read(self, pool: Pool, after: int, limit: int = PAGE) -> list[models.Notice]:
-        return await notices.after(pool, self.tenant, after, limit, self.created_by)
+    async def read(self, pool: Pool, after: int, limit: int = PAGE) -> tuple[list[models.Notice], int]:
+        """The next notices, and the number after which a reader continues: also after those that it does not get."""
+        _, newest = await notices.ends(pool, self.tenant) if self.created_by is not None else (0, 0)
+        found = await notices.after(pool, self.tenant, after, limit, self.created_by)
+        last = found[-1].number if found else after
+        return found, last if len(found) == limit else max(last, newest)
 
     def opening(self, after: int) -> bytes:
         return open_stream(after)
 
     async def page(self, pool: Pool, after: int) -> Page:
-        found = await self.read(pool, after)
-        last = found[-1].number if found else after
+        found, last = await self.read(pool, after)
         frames = [format_sse_event(data_str=one.model_dump_json(), event=one.type, id=str(one.number)) for one in found]
+        if last > (found[-1].number if found else after):
+            frames.append(open_stream(last))
         return Page(b"".join(frames), last, full=len(found) == PAGE, ended=False)
 
 
@@ -227,9 +232,18 @@ async def follow(
     """Everything after `seq`, until the terminal event, the end of this process, or the end of the key's validity."""
     loop = asyncio.get_running_loop()
     yield feed.opening(seq)
-    sent_at = loop.time()
+    sent_at = checked_at = loop.time()
     with listener.watching(feed.tenant, feed.id) as news:
         while not listener.draining:
+            # by the clock: others may wake this stream all the time, with nothing for its reader
+            if loop.time() - checked_at >= LOOK_SECONDS:
+                with suppress(*TRANSIENT_ERRORS):  # asked again when the database is back
+                    if not await still_allowed():
+                        return
+                checked_at = loop.time()
+            if loop.time() - sent_at >= KEEPALIVE_SECONDS:
+                yield KEEPALIVE_COMMENT
+                sent_at = loop.time()
             news.clear()  # before the read, so that an event during the read sets it again
             try:
                 page = await feed.page(pool, seq)
@@ -246,11 +260,3 @@ async def follow(
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await news.wait()
-                continue
-            # only in quiet moments: a busy stream would ask at every page, and a quiet one comes here every few seconds
-            with suppress(*TRANSIENT_ERRORS):  # asked again when the database is back
-                if not await still_allowed():
-                    return
-            if loop.time() - sent_at >= KEEPALIVE_SECONDS:
-                yield KEEPALIVE_COMMENT
-                sent_at = loop.time()
