@@ -1,4 +1,4 @@
-"""Events, which watchers read. To add one: its class under its topic, the line that emits it."""
+"""Events, which watchers read. What a new one touches is in docs/contributing.md."""
 
 from datetime import UTC, datetime
 from enum import StrEnum

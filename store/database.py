@@ -119,7 +119,7 @@ async def _keep(connection: object) -> None:
     that of TenantConnection. asyncpg itself still rolls back open transactions."""
 
 
-COMMIT_PATIENCE = 300.0  # seconds: what was paid for or has happened must survive a restart of the database
+COMMIT_PATIENCE = 300.0  # seconds of retries once something was paid for or has happened: a restart loses none of it
 
 
 async def patiently(operation: Callable[[], Awaitable[T]], *, seconds: float, pause: float = 0.2) -> T:

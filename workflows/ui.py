@@ -180,7 +180,7 @@ def _rest(count: int) -> list[str]:
 
 
 def step_result(reply: ModelReply, outcomes: list[ToolOutcome]) -> str:
-    """The result of a step, in one line."""
+    """What came of a step, in one line: the state of each call, or why the model stopped."""
     if reply.calls:
         return ", ".join(f"{outcome.name} {outcome.state}" for outcome in outcomes)[:200]
     return reply.stop_reason

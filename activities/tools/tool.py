@@ -52,7 +52,7 @@ class ArtifactFile:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """The result of a call. Everything in it is committed with the call's own record, in one transaction."""
+    """The result of a call. It is committed with the call's own record, in one transaction; bytes of files before."""
 
     text: str
     failed: bool = False

@@ -1,4 +1,4 @@
-"""The rules for a submitted task, one function each, in the order in which they are checked. A refusal names what is
+"""The rules for a submitted task, one function each; `submit.check_task` has their order. A refusal names what is
 allowed.
 """
 

@@ -1,6 +1,6 @@
--- Begins a model call; `p` is a StepBegin. Emits the step's events and returns all that the call needs in one round
--- trip, the StepFacts of store/messages.py: the messages it takes, the results of the tool calls before it, and what
--- the session may do. A call that was committed before gets its reply.
+-- Begins a model call; `p` is a StepBegin. Emits the step's events and returns the StepFacts of store/messages.py: the
+-- messages it takes, the results of the tool calls before it, and what the session may do. A call that was committed
+-- before gets its reply.
 CREATE OR REPLACE FUNCTION begin_step(p jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     n      step_begin := jsonb_populate_record(NULL::step_begin, p);

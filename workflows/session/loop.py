@@ -142,7 +142,7 @@ class Tried:
 
     compacted: bool = False
     failed: list[str] = field(default_factory=list)  # models
-    unavailable: tuple[str, str] | None = None  # the model that could not be reached, and why: the next call says so
+    unavailable: tuple[str, str] | None = None  # the model that is left, and why: the next call says so
 
 
 async def ask(

@@ -2,7 +2,8 @@
 and text.
 
 Those that start something, or wait for it, are planned together by the activity begin_delegations
-(activities/delegation/spawn.py). The others are answered by `context.subagents` with a text, and whether they failed.
+(activities/delegation/spawn.py). The others, but `set_status`, are answered by `context.subagents` with a text, and
+whether they failed.
 """
 
 from collections.abc import Awaitable, Callable
