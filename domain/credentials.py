@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_
 from pydantic_core import PydanticCustomError
 
 from domain.frozen import Frozen
+from domain.json_object import Stored
 
 CredentialName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
@@ -82,7 +83,7 @@ class OwnedRules(Frozen):
 
     owner: str = TENANT
     name: str
-    rules: CredentialRules
+    rules: Stored[CredentialRules]
 
     @property
     def place(self) -> str:

@@ -2,9 +2,13 @@
 
 import json
 import math
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from pydantic import Json
+
+T = TypeVar("T")
 JsonObject: TypeAlias = dict[str, Any]
+Stored: TypeAlias = Json[T] | T  # also read from the text in which a column holds it
 
 
 def read_json(text: str | bytes) -> Any:

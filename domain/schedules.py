@@ -17,6 +17,7 @@ from domain.amounts import format_count
 from domain.conversations.mailbox import quote
 from domain.frozen import Frozen
 from domain.ids import derive_id
+from domain.json_object import Stored
 from domain.missions import RISK, Hold, HoldKind, MissionRules, MissionStatus, Spent
 from domain.sessions.new_session import NewSession
 from domain.sessions.writes import NewBudget
@@ -167,8 +168,8 @@ class Schedule(Frozen):
 
     tenant: str
     id: str
-    rules: ScheduleRules
-    session: NewSession
+    rules: Stored[ScheduleRules]
+    session: Stored[NewSession]
     prompt: str
     conversation_id: str  # the conversation of its address
     paused: bool = False

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from domain.conversations.mailbox import quote
 from domain.frozen import Frozen
+from domain.json_object import Stored
 from domain.patterns import accept_pattern, matches
 from domain.sessions.new_session import NewSession
 from domain.task import Id, Strict
@@ -195,8 +196,8 @@ class EventTrigger(Made):
     for them."""
 
     tenant: str
-    rules: TriggerRules
-    session: NewSession | None
+    rules: Stored[TriggerRules]
+    session: Stored[NewSession] | None
     prompt: str
     deleted_at: datetime | None = None
 

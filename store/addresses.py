@@ -11,7 +11,7 @@ from domain.sessions.session import SessionRef
 from domain.sessions.writes import Acceptance, NewMessage
 from domain.task import parts_of
 from store import sessions
-from store.database import Connection, Pool, decide
+from store.database import Connection, Pool, decide, fetch_one
 from store.sessions import Accepted, SessionRow, from_columns
 
 
@@ -41,9 +41,8 @@ async def accept_in(
     conversation_id = await lock(connection, tenant, address)
     if (earlier := await find_known(connection, tenant, conversation_id, message.key)) is not None:
         return Arrival(earlier, duplicate=True)
-    workspace_id = await connection.fetchval(
-        "SELECT workspace_id FROM sessions WHERE tenant = $1 AND id = $2", tenant, conversation_id
-    )
+    sql = "SELECT workspace_id FROM sessions WHERE tenant = $1 AND id = $2"
+    workspace_id = await connection.fetchval(sql, tenant, conversation_id)
     first = workspace_id is None
     session_id = conversation_id if first else new_id()
     ref = SessionRef(tenant=tenant, session_id=session_id, conversation_id=conversation_id)
@@ -123,5 +122,4 @@ async def find_known(connection: Connection, tenant: str, conversation_id: str, 
     """The session of the message with this key, if it was accepted before."""
     sql = """SELECT s.* FROM address_messages m JOIN sessions s ON s.tenant = m.tenant AND s.id = m.session_id
               WHERE m.tenant = $1 AND m.conversation_id = $2 AND m.key = $3"""
-    row = await connection.fetchrow(sql, tenant, conversation_id, key)
-    return from_columns(row) if row else None
+    return await fetch_one(connection, from_columns, sql, tenant, conversation_id, key)

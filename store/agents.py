@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import asyncpg
 from pydantic import ValidationError
@@ -142,7 +143,7 @@ async def get_for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
     if row is None:
         return None
     try:
-        return TaskAgent(*_read(row), row["tenant_has_variables"])
+        return TaskAgent(*_read(**row), row["tenant_has_variables"])
     except ValidationError:
         raise Conflict(f"This version cannot read the definition of the agent {name}: put it again.") from None
 
@@ -153,7 +154,7 @@ async def get_current(pool: "Pool | Connection", tenant: str, name: str) -> tupl
     return next(iter(keep_readable(rows, _read, "agent", "name")), None)
 
 
-def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
+def _read(**row: Any) -> tuple[AgentRef, AgentDefinition]:
     return AgentRef(owner=row["owner"], name=row["name"], version=row["version"]), _parse(row["definition"])
 
 
@@ -174,8 +175,7 @@ async def get_version(pool: Pool, tenant: str, name: str, version: int) -> tuple
 
 async def list_versions(pool: Pool, tenant: str, name: str) -> list[int]:
     sql = "SELECT DISTINCT version FROM agent_versions WHERE owner IN ($1, '*') AND name = $2 ORDER BY version"
-    rows = await pool.fetch(sql, tenant, name)
-    return [row["version"] for row in rows]
+    return [row["version"] for row in await pool.fetch(sql, tenant, name)]
 
 
 def private_owner(session_id: str) -> str:
@@ -203,15 +203,14 @@ async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
 async def list_known_names(pool: Pool) -> dict[str, set[str]]:
     """The tools, handlers and hooks that workers reported, and the tools and handlers of the shipped definitions, which
     a worker has checked."""
-    rows = await pool.fetch(
-        """WITH shipped AS (SELECT definition::jsonb AS one FROM agent_versions WHERE owner = '*')
-           SELECT 'tools' AS kind, unnest(tools) AS name FROM workers
-           UNION SELECT 'handlers', unnest(handlers) FROM workers
-           UNION SELECT 'hooks', unnest(hooks) FROM workers
-           UNION SELECT 'tools', jsonb_array_elements_text(one -> 'tools') FROM shipped
-           UNION SELECT 'handlers', one #>> '{side_a,handler}' FROM shipped
-           UNION SELECT 'handlers', one #>> '{side_b,handler}' FROM shipped"""
-    )
+    sql = """WITH shipped AS (SELECT definition::jsonb AS one FROM agent_versions WHERE owner = '*')
+             SELECT 'tools' AS kind, unnest(tools) AS name FROM workers
+             UNION SELECT 'handlers', unnest(handlers) FROM workers
+             UNION SELECT 'hooks', unnest(hooks) FROM workers
+             UNION SELECT 'tools', jsonb_array_elements_text(one -> 'tools') FROM shipped
+             UNION SELECT 'handlers', one #>> '{side_a,handler}' FROM shipped
+             UNION SELECT 'handlers', one #>> '{side_b,handler}' FROM shipped"""
+    rows = await pool.fetch(sql)
     return {kind: {row["name"] for row in rows if row["kind"] == kind and row["name"]} for kind in _NAMED}
 
 

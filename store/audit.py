@@ -6,7 +6,7 @@ import asyncpg
 from errand.models import AuditEntry, Break, ChainedEntry
 
 from domain.audit import MISSING, TENANT, Head, Verifier
-from store.database import Connection, Pool
+from store.database import Connection, Pool, fetch_all
 
 _COLUMNS = "tenant, chain, seq, at, actor, action, session_id, subject, digest, previous, hash"
 EVERYBODY = "*"  # its chain holds the shipped definitions
@@ -15,14 +15,24 @@ SEALED_AT_ONCE = 200  # heads in one entry
 
 
 async def change(
-    pool: Pool, tenant: str, by: str, action: str, sql: str, *values: object, inputs: str | None = None
+    pool: Pool,
+    tenant: str,
+    by: str,
+    action: str,
+    sql: str,
+    *values: object,
+    chain: str = TENANT,
+    session_id: str | None = None,
+    subject: str | None = None,
+    inputs: str | None = None,
 ) -> asyncpg.Record | None:
-    """Make a change to something with a name, and write its entry. `sql` takes the tenant and the values, and returns
-    the row; without one nothing was changed."""
+    """Make a change, and write its entry; without a `subject` it is the row's name. `sql` takes the tenant and the
+    values, and returns the row; without one nothing was changed."""
     async with pool.acquire() as connection, connection.transaction():
         row: asyncpg.Record | None = await connection.fetchrow(sql, tenant, *values)
         if row is not None:
-            await append(connection, tenant, TENANT, by, action, subject=row["name"], inputs=inputs)
+            subject = row["name"] if subject is None else subject
+            await append(connection, tenant, chain, by, action, session_id=session_id, subject=subject, inputs=inputs)
     return row
 
 
@@ -58,8 +68,7 @@ async def find(
                WHERE (tenant = $1 OR (tenant = $2 AND $3::text IS NULL AND $4::text IS NULL))
                  AND ($3::text IS NULL OR session_id = $3) AND ($4::text IS NULL OR chain = $4)
                  AND ($5::bigint IS NULL OR number < $5) ORDER BY number DESC LIMIT $6"""
-    rows = await pool.fetch(sql, tenant, EVERYBODY, session_id, chain, before, limit)
-    return [AuditEntry(**row) for row in rows]
+    return await fetch_all(pool, AuditEntry, sql, tenant, EVERYBODY, session_id, chain, before, limit)
 
 
 async def verify(pool: Pool, tenant: str, expected: str | None = None) -> Verifier:

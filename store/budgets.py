@@ -8,7 +8,7 @@ from domain.events import BudgetRaised, EventRow
 from domain.limits import CallEstimate, Grant, Raise, Reserved, TreeBudget, grant
 from domain.sessions.session import Limits, Scope, SessionRef
 from store import audit, runs
-from store.database import Pool, to_json
+from store.database import Pool, fetch_one, to_json
 
 _TREE = "SELECT * FROM budgets WHERE tenant = $1 AND conversation_id = $2"
 _HELD = """
@@ -18,8 +18,7 @@ SELECT count(*) AS calls, coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(s
 
 
 async def get(pool: Pool, tenant: str, conversation_id: str) -> TreeBudget | None:
-    row = await pool.fetchrow(_TREE, tenant, conversation_id)
-    return TreeBudget(**row) if row else None
+    return await fetch_one(pool, TreeBudget, _TREE, tenant, conversation_id)
 
 
 async def sum_reserved(pool: Pool, tenant: str, conversation_id: str) -> Reserved:

@@ -10,7 +10,7 @@ from domain.sessions.writes import RequestAnswer, ThreadMessage
 from domain.task import text_of_parts
 from store import addresses, conversations, files, idempotency, input_requests, sessions, workspaces
 from store.addresses import Arrival
-from store.database import Connection, Pool, decide
+from store.database import Connection, Pool, decide, fetch_one
 from store.sessions import SessionRow, from_columns
 
 
@@ -69,7 +69,7 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
     # locked after the session, as everywhere: neither a reset nor the end of the conversation drops it from here on
     sql = "SELECT generation FROM conversations WHERE tenant = $1 AND id = $2 AND status = 'open' FOR NO KEY UPDATE"
     generation = await connection.fetchval(sql, tenant, conversation_id)
-    waiting = from_columns(row)
+    waiting = from_columns(**row)
     if waiting.generation != generation or thread_of(waiting) != thread_of(message.session):
         return None
     message_id = _join_ids(row["id"], message.key)
@@ -98,13 +98,11 @@ async def _join(connection: Connection, tenant: str, conversation_id: str, messa
 
 async def find_joined(connection: Connection, tenant: str, session_id: str) -> list[JoinedMessage]:
     """The messages that joined a session, in their order, without the first, which the session's row holds."""
-    known = await connection.fetch(
-        "SELECT key FROM address_messages WHERE tenant = $1 AND session_id = $2", tenant, session_id
-    )
+    sql = "SELECT key FROM address_messages WHERE tenant = $1 AND session_id = $2"
+    known = await connection.fetch(sql, tenant, session_id)
     keys: dict[str, str] = {_join_ids(session_id, row["key"]): row["key"] for row in known}
-    rows = await connection.fetch(
-        "SELECT id, parts FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY number", tenant, list(keys)
-    )
+    sql = "SELECT id, parts FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY number"
+    rows = await connection.fetch(sql, tenant, list(keys))
     return [{"message_id": service_id(keys[row["id"]]), "text": text_of_parts(row["parts"])} for row in rows]
 
 
@@ -155,8 +153,7 @@ async def thread_of_work(pool: Pool, tenant: str, thread_id: str, message_ids: l
     sql = f"""SELECT (task.channel).thread AS thread {_BEGAN} AND began.thread_id = $2
               CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, began.spec::jsonb) task
               WHERE i.tenant = $1 AND i.id = ANY($3::text[]) ORDER BY i.number LIMIT 1"""
-    row = await pool.fetchrow(sql, tenant, thread_id, message_ids)
-    return WorkThread(**row) if row else None
+    return await fetch_one(pool, WorkThread, sql, tenant, thread_id, message_ids)
 
 
 async def find_apart(pool: "Pool | Connection", tenant: str, message_ids: list[str]) -> set[str]:
@@ -169,15 +166,13 @@ async def find_apart(pool: "Pool | Connection", tenant: str, message_ids: list[s
                CROSS JOIN LATERAL jsonb_populate_record(NULL::submitted_task, s.spec::jsonb) task
               WHERE i.tenant = $1 AND i.id = ANY($2::text[]) AND i.thread_id = i.conversation_id
                 AND (task.channel).thread IS DISTINCT FROM (work.channel).thread"""
-    rows = await pool.fetch(sql, tenant, message_ids)
-    return {row["id"] for row in rows}
+    return {row["id"] for row in await pool.fetch(sql, tenant, message_ids)}
 
 
 async def of_conversation(pool: Pool, tenant: str, conversation_id: str) -> ChannelRef | None:
     """The connector address to which a conversation's answers are sent."""
     sql = "SELECT connector, channel_id, user_id FROM channels WHERE tenant = $1 AND conversation_id = $2"
-    row = await pool.fetchrow(sql, tenant, conversation_id)
-    return ChannelRef(**row) if row else None
+    return await fetch_one(pool, ChannelRef, sql, tenant, conversation_id)
 
 
 # Questions of agents that people answer by a message in their channel.

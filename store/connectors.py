@@ -24,10 +24,6 @@ class Hook:
     secrets: ConnectorSecrets = field(repr=False)
 
 
-def _read(row: asyncpg.Record) -> ConnectorConfig:
-    return ConnectorConfig(**{name: row[name] for name in ConnectorConfig.model_fields})
-
-
 def open_secrets(keys: KeyRing, tenant: str, name: str, secrets: str) -> ConnectorSecrets:
     return ConnectorSecrets.model_validate_json(keys.unseal(secrets, tenant, SEALED_FOR, name))
 
@@ -44,16 +40,18 @@ async def put(
     given = (rules.kind, rules.agent, rules.target, rules.debounce_ms, sealed)
     row = await audit.change(pool, tenant, by, "put_connector", sql, new_id(), name, *given, by)
     assert row is not None
-    return _read(row)
+    return ConnectorConfig(**row)
 
 
 async def list_all(pool: Pool, tenant: str) -> list[ConnectorConfig]:
-    return [_read(row) for row in await pool.fetch(f"SELECT {_COLUMNS} FROM connectors WHERE tenant = $1", tenant)]
+    return [
+        ConnectorConfig(**row)
+        for row in await pool.fetch(f"SELECT {_COLUMNS} FROM connectors WHERE tenant = $1", tenant)
+    ]
 
 
 async def find(pool: Pool, tenant: str, name: str, keys: KeyRing) -> Hook | None:
-    row = await pool.fetchrow("SELECT * FROM connectors WHERE tenant = $1 AND name = $2", tenant, name)
-    return _hook(row, keys)
+    return _hook(await pool.fetchrow("SELECT * FROM connectors WHERE tenant = $1 AND name = $2", tenant, name), keys)
 
 
 async def of_id(pool: Pool, connector_id: str, keys: KeyRing) -> Hook | None:
@@ -75,4 +73,4 @@ async def remove(pool: Pool, tenant: str, name: str, by: str) -> None:
 def _hook(row: asyncpg.Record | None, keys: KeyRing) -> Hook | None:
     if row is None:
         return None
-    return Hook(row["tenant"], _read(row), open_secrets(keys, row["tenant"], row["name"], row["secrets"]))
+    return Hook(row["tenant"], ConnectorConfig(**row), open_secrets(keys, row["tenant"], row["name"], row["secrets"]))

@@ -47,9 +47,8 @@ async def load_state(pool: Pool, tenant: str, conversation_id: str) -> Conversat
         ended = await connection.fetch(sql, tenant, conversation_id)
         apart = await channels.find_apart(connection, tenant, [row["id"] for row in inbox]) if inbox else set()
         mission = await missions.of_conversation(connection, tenant, conversation_id)
-        title = await connection.fetchval(
-            "SELECT title FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
-        )
+        sql = "SELECT title FROM conversations WHERE tenant = $1 AND id = $2"
+        title = await connection.fetchval(sql, tenant, conversation_id)
     pending = await preview_held(pool, tenant, conversation_id)
     state = ConversationState(title=preview(title or "", 100), pending=pending)
     for row in threads:
@@ -93,5 +92,4 @@ async def find_stranded(pool: Pool, older_than_s: float, limit: int = 200) -> li
                    JOIN sessions p ON p.tenant = s.tenant AND p.id = s.spawned_by AND p.live
                   WHERE s.ended_at > p.updated_at AND s.ended_at < now() - make_interval(secs => $1)) found
               ORDER BY random() LIMIT $2"""
-    rows = await pool.fetch(sql, older_than_s, limit)
-    return [(row["tenant"], row["conversation_id"]) for row in rows]
+    return [(row["tenant"], row["conversation_id"]) for row in await pool.fetch(sql, older_than_s, limit)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 from errand.models import ConversationFields, ModelUsage, SessionBranch, Thread, Turn
-from pydantic import BaseModel
+from pydantic import BaseModel, Json
 
 from domain.conversations.mailbox import ConversationStatus
 from domain.json_object import JsonObject
@@ -20,7 +20,7 @@ from domain.sessions.session import DeliveryMode
 from domain.sessions.writes import ThreadMessage
 from domain.task import PARTS, parts_of, text_of_parts
 from store import audit, files, notices, workspaces
-from store.database import Connection, Pool, to_json
+from store.database import Connection, Pool, fetch_all, fetch_one, to_json
 from store.workspaces import Manifest
 
 SIGNALLED_WITHIN = timedelta(seconds=6)  # after this the writer of a message will not signal it any more
@@ -31,20 +31,15 @@ class ConversationRow(ConversationFields):
     status: ConversationStatus
     delivery: DeliveryMode | None
     generation: int  # of its context; a reset begins the next one
+    metadata: Json[JsonObject]
 
 
 _COLUMNS = "id, title, status, delivery, metadata::text AS metadata, generation, created_at, updated_at"
 
 
-def _read(row: Any) -> ConversationRow:
-    return ConversationRow(**{**row, "metadata": json.loads(row["metadata"])})
-
-
 async def get(pool: Pool, tenant: str, conversation_id: str) -> ConversationRow | None:
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
-    )
-    return _read(row) if row else None
+    sql = f"SELECT {_COLUMNS} FROM conversations WHERE tenant = $1 AND id = $2"
+    return await fetch_one(pool, ConversationRow, sql, tenant, conversation_id)
 
 
 class Found(ConversationRow):
@@ -85,21 +80,24 @@ async def find(
     """
     changed, last_id = after
     further = "(updated_at, id) < ($10::timestamptz, $2)" if by_activity else "id < $2 AND $10::timestamptz IS NULL"
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS}, (SELECT count(*) FROM held_mail(c.tenant, c.id)) AS pending_count,
-                   ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
-                          ORDER BY 1) AS match_source
-              FROM conversations c
-             WHERE tenant = $1 AND ($2::text IS NULL OR {further}) AND metadata @> $3::jsonb
-               AND NOT EXISTS (SELECT 1 FROM unnest($4::text[]) AS word WHERE NOT EXISTS ({_PLACES}))
-               AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
-                                                   AND t.conversation_id = c.id AND t.tags @> ARRAY[$6]))
-               AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
-                                                   AND t.id = c.id AND t.user_id = $7))
-               AND ($8::text IS NULL OR status = $8)
-               AND ($9::text IS NULL OR EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = c.tenant
-                                                   AND s.conversation_id = c.id AND s.created_by = $9))
-             ORDER BY {"updated_at DESC, " if by_activity else ""}id DESC LIMIT $5""",
+    sql = f"""SELECT {_COLUMNS}, (SELECT count(*) FROM held_mail(c.tenant, c.id)) AS pending_count,
+                     ARRAY(SELECT DISTINCT p.place FROM unnest($4::text[]) AS word, LATERAL ({_PLACES}) p
+                            ORDER BY 1) AS match_source
+                FROM conversations c
+               WHERE tenant = $1 AND ($2::text IS NULL OR {further}) AND metadata @> $3::jsonb
+                 AND NOT EXISTS (SELECT 1 FROM unnest($4::text[]) AS word WHERE NOT EXISTS ({_PLACES}))
+                 AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
+                                                     AND t.conversation_id = c.id AND t.tags @> ARRAY[$6]))
+                 AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM threads t WHERE t.tenant = c.tenant
+                                                     AND t.id = c.id AND t.user_id = $7))
+                 AND ($8::text IS NULL OR status = $8)
+                 AND ($9::text IS NULL OR EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = c.tenant
+                                                     AND s.conversation_id = c.id AND s.created_by = $9))
+               ORDER BY {"updated_at DESC, " if by_activity else ""}id DESC LIMIT $5"""
+    return await fetch_all(
+        pool,
+        Found,
+        sql,
         tenant,
         last_id or None,
         json.dumps(metadata or {}),
@@ -111,7 +109,6 @@ async def find(
         created_by,
         changed,
     )
-    return [Found(**{**row, "metadata": json.loads(row["metadata"])}) for row in rows]
 
 
 def _pattern(word: str) -> str:
@@ -148,26 +145,22 @@ async def change(pool: Pool, tenant: str, conversation_id: str, update: Conversa
         changed = sorted(given - {"metadata"} | ({"metadata"} if changes else set()))
         notice = NewNotice.of(tenant, conversation_id, ConversationUpdated(changed=changed))
         await notices.give(connection, notice)
-    return _read(row)
+    return ConversationRow(**row)
 
 
 async def terminate(pool: Pool, tenant: str, conversation_id: str, by: str = "") -> bool:
     """Fence the conversation: it accepts nothing new from here on."""
-    async with pool.acquire() as connection, connection.transaction():
-        sql = """UPDATE conversations SET status = 'terminated', updated_at = now()
-                  WHERE tenant = $1 AND id = $2 RETURNING id"""
-        row = await connection.fetchrow(sql, tenant, conversation_id)
-        if row is not None:
-            await audit.append(connection, tenant, conversation_id, by, "terminate")
-    return row is not None
+    sql = """UPDATE conversations SET status = 'terminated', updated_at = now()
+              WHERE tenant = $1 AND id = $2 RETURNING id"""
+    change = audit.change(pool, tenant, by, "terminate", sql, conversation_id, chain=conversation_id, subject="")
+    return await change is not None
 
 
 async def find_unclosed(pool: Pool, limit: int = 200) -> list[str]:
     """Conversations of all tenants that were terminated in the last day, whose workflow may not know it."""
     sql = """SELECT id FROM conversations WHERE status = 'terminated' AND has_workflow
                 AND updated_at > now() - interval '1 day' ORDER BY updated_at DESC LIMIT $1"""
-    rows = await pool.fetch(sql, limit)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await pool.fetch(sql, limit)]
 
 
 async def add_message(
@@ -209,9 +202,8 @@ async def drop_message(pool: Pool, tenant: str, message_id: str, taken_by: str |
 async def drop_unsignalled(pool: Pool, tenant: str, message_id: str) -> bool:
     """Delete a message that no conversation knows. False if a session reads it, or if a repetition of the same request
     has delivered it."""
-    done = await pool.execute(
-        "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL AND unsignalled", tenant, message_id
-    )
+    sql = "DELETE FROM inbox WHERE tenant = $1 AND id = $2 AND taken_by IS NULL AND unsignalled"
+    done = await pool.execute(sql, tenant, message_id)
     return done.endswith(" 1")
 
 
@@ -245,17 +237,14 @@ async def has_message(pool: Pool, tenant: str, message_id: str) -> bool:
 
 async def find_untaken(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
     """Those of the messages that have not entered any session's context."""
-    rows = await pool.fetch(
-        "SELECT id FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) AND taken_by IS NULL", tenant, message_ids
-    )
-    return [row["id"] for row in rows]
+    sql = "SELECT id FROM inbox WHERE tenant = $1 AND id = ANY($2::text[]) AND taken_by IS NULL"
+    return [row["id"] for row in await pool.fetch(sql, tenant, message_ids)]
 
 
 async def messages_taken_by(pool: Pool, tenant: str, session_id: str, limit: int = 1_000) -> list[str]:
     """The newest messages that a session read."""
     sql = "SELECT id FROM inbox WHERE tenant = $1 AND taken_by = $2 ORDER BY number DESC LIMIT $3"
-    rows = await pool.fetch(sql, tenant, session_id, limit)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await pool.fetch(sql, tenant, session_id, limit)]
 
 
 async def change_text(pool: Pool, tenant: str, message_id: str, text: str) -> None:
@@ -271,8 +260,7 @@ async def message_parts(pool: Pool, tenant: str, message_ids: Sequence[str]) -> 
     """The contents of messages of the inbox, in their order."""
     sql = """SELECT parts FROM unnest($2::text[]) WITH ORDINALITY AS w(id, place)
                JOIN inbox i ON i.tenant = $1 AND i.id = w.id ORDER BY w.place"""
-    rows = await pool.fetch(sql, tenant, list(message_ids))
-    return [PARTS.validate_json(row["parts"]) for row in rows]
+    return [PARTS.validate_json(row["parts"]) for row in await pool.fetch(sql, tenant, list(message_ids))]
 
 
 async def message_text(pool: Pool, tenant: str, message_id: str) -> str:
@@ -296,11 +284,10 @@ async def find_branches(pool: Pool, tenant: str, conversation_id: str, limit: in
     order."""
     sql = f"""SELECT * FROM (SELECT {_BRANCH} FROM sessions, {_DOCUMENTS} WHERE tenant = $1 AND conversation_id = $2
                               ORDER BY id DESC LIMIT $3) newest ORDER BY created_at, session_id"""
-    rows = await pool.fetch(sql, tenant, conversation_id, limit)
-    return [_branch(row) for row in rows]
+    return await fetch_all(pool, _branch, sql, tenant, conversation_id, limit)
 
 
-def _branch(row: asyncpg.Record) -> SessionBranch:
+def _branch(**row: Any) -> SessionBranch:
     transport = row["transport"] or TRANSPORT
     kind = kind_of(row["spawned_by"], row["blocking"], transport)
     return SessionBranch(**{**row, "transport": transport, "kind": kind})
@@ -310,8 +297,7 @@ async def find_unfinished(pool: Pool, tenant: str, conversation_id: str, *, queu
     """The running sessions at any depth; with `queued` also those that wait in a queue."""
     sql = """SELECT id FROM sessions WHERE tenant = $1 AND conversation_id = $2
                 AND status IN ('submitted', 'working', 'input_required') AND (live OR $3) ORDER BY id"""
-    rows = await pool.fetch(sql, tenant, conversation_id, queued)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await pool.fetch(sql, tenant, conversation_id, queued)]
 
 
 async def find_latest_committed(pool: Pool, tenant: str, thread_id: str) -> str | None:
@@ -354,8 +340,7 @@ async def sum_usage_by_model(pool: Pool, tenant: str, conversation_id: str) -> d
                          THEN round(sum(c.cost_usd::numeric), 9)::float8 END AS cost_usd
                FROM events, LATERAL jsonb_populate_record(NULL::usage, data::jsonb -> 'call') c
               WHERE tenant = $1 AND conversation_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 1"""
-    rows = await pool.fetch(sql, tenant, conversation_id)
-    return {row["model"]: ModelUsage(**row) for row in rows}
+    return {row["model"]: ModelUsage(**row) for row in await pool.fetch(sql, tenant, conversation_id)}
 
 
 async def find_turns(
@@ -381,8 +366,7 @@ async def find_turns(
                 AND ($3::text IS NULL OR (s.created_at, s.id) {comes_after}
                      (SELECT last.created_at, last.id FROM sessions last WHERE last.tenant = $1 AND last.id = $3))
               ORDER BY s.created_at {direction}, s.id {direction} LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, conversation_id, after_id, limit)
-    return [_turn(row) for row in rows]
+    return [_turn(row) for row in await pool.fetch(sql, tenant, conversation_id, after_id, limit)]
 
 
 def _turn(row: asyncpg.Record) -> Turn:

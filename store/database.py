@@ -159,22 +159,30 @@ def to_json(value: object) -> str:
     return pydantic_core.to_json(value).decode()
 
 
-# Rows as models, for background work that reads many.
+# Rows as what is made of their columns, by name.
 
 
 log = logging.getLogger("errand.store")
 
-Model = TypeVar("Model")
+
+def read_row(make: Callable[..., T], row: asyncpg.Record | None) -> T | None:
+    return make(**row) if row is not None else None
 
 
-def keep_readable(
-    rows: Iterable[asyncpg.Record], read: Callable[[asyncpg.Record], Model], what: str, called: str = "id"
-) -> list[Model]:
-    """The readable rows. Rows that another version wrote or a person changed must not block the others."""
-    found: list[Model] = []
+async def fetch_one(source: "Pool | Connection", make: Callable[..., T], sql: str, *values: object) -> T | None:
+    return read_row(make, await source.fetchrow(sql, *values))
+
+
+async def fetch_all(source: "Pool | Connection", make: Callable[..., T], sql: str, *values: object) -> list[T]:
+    return [make(**row) for row in await source.fetch(sql, *values)]
+
+
+def keep_readable(rows: Iterable[asyncpg.Record], make: Callable[..., T], what: str, called: str = "id") -> list[T]:
+    """What can be made of the rows. Rows that another version wrote or a person changed must not block the others."""
+    found: list[T] = []
     for row in rows:
         try:
-            found.append(read(row))
+            found.append(make(**row))
         except ValueError:  # the errors of pydantic and json are both ValueErrors
             log.exception("%s %s cannot be read", what, row[called])
     return found

@@ -8,14 +8,9 @@ from store.database import Pool
 
 async def put(pool: Pool, tenant: str, name: str, spec: EnvironmentSpec) -> bool:
     """True if it is new."""
-    new: bool = await pool.fetchval(
-        """INSERT INTO environments (tenant, name, spec) VALUES ($1, $2, $3)
-           ON CONFLICT (tenant, name) DO UPDATE SET spec = excluded.spec, updated_at = now() RETURNING xmax = 0""",
-        tenant,
-        name,
-        spec.model_dump_json(),
-    )
-    return new
+    sql = """INSERT INTO environments (tenant, name, spec) VALUES ($1, $2, $3)
+             ON CONFLICT (tenant, name) DO UPDATE SET spec = excluded.spec, updated_at = now() RETURNING xmax = 0"""
+    return bool(await pool.fetchval(sql, tenant, name, spec.model_dump_json()))
 
 
 async def get(pool: Pool, tenant: str, name: str) -> EnvironmentSpec | None:
@@ -40,25 +35,18 @@ async def tree_of(pool: Pool, tenant: str, workspace_id: str) -> Tree | None:
 
 async def set_tree(pool: Pool, tenant: str, workspace_id: str, tree: Tree) -> Tree:
     """The tree of the workspace: this one, unless another attempt has decided before."""
-    text = await pool.fetchval(
-        """INSERT INTO workspaces (tenant, id, tree) VALUES ($1, $2, $3)
-           ON CONFLICT (tenant, id) DO UPDATE SET tree = coalesce(workspaces.tree, excluded.tree) RETURNING tree""",
-        tenant,
-        workspace_id,
-        tree.model_dump_json(exclude_defaults=True),
-    )
+    sql = """INSERT INTO workspaces (tenant, id, tree) VALUES ($1, $2, $3)
+             ON CONFLICT (tenant, id) DO UPDATE SET tree = coalesce(workspaces.tree, excluded.tree) RETURNING tree"""
+    text = await pool.fetchval(sql, tenant, workspace_id, tree.model_dump_json(exclude_defaults=True))
     return Tree.model_validate_json(text)
 
 
 async def find_setup(pool: Pool, tenant: str, key: str) -> tuple[str, int] | None:
     """The workspace in which a setup with this key ran last, and its version with what the setup made."""
-    row = await pool.fetchrow(
-        """SELECT id, (tree::jsonb ->> 'setup_version')::bigint AS version FROM workspaces
-            WHERE tenant = $1 AND tree::jsonb ->> 'setup' = $2 AND tree IS NOT NULL
-            ORDER BY updated_at DESC LIMIT 1""",
-        tenant,
-        key,
-    )
+    sql = """SELECT id, (tree::jsonb ->> 'setup_version')::bigint AS version FROM workspaces
+              WHERE tenant = $1 AND tree::jsonb ->> 'setup' = $2 AND tree IS NOT NULL
+              ORDER BY updated_at DESC LIMIT 1"""
+    row = await pool.fetchrow(sql, tenant, key)
     return (row["id"], row["version"]) if row else None
 
 
@@ -74,10 +62,7 @@ async def record_setup(pool: Pool, tenant: str, workspace_id: str, tree: Tree) -
 async def lead_events(pool: Pool, tenant: str, triggers: list[str], key: str, conversation_id: str) -> None:
     """Events of these triggers with a key continue a conversation, unless they have one already."""
     async with pool.acquire() as connection, connection.transaction():
-        rows = await connection.fetch(
-            "SELECT id FROM triggers WHERE tenant = $1 AND name = ANY($2::text[]) AND deleted_at IS NULL ORDER BY id",
-            tenant,
-            triggers,
-        )
+        sql = "SELECT id FROM triggers WHERE tenant = $1 AND name = ANY($2::text[]) AND deleted_at IS NULL ORDER BY id"
+        rows = await connection.fetch(sql, tenant, triggers)
         for row in rows:
             await addresses.lock(connection, tenant, Address.trigger(row["id"], "key", key), conversation_id)

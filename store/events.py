@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 
 from domain.events import EventRow, Recorded, ToolCalled
 from domain.redaction import redact_json
-from store.database import Connection, Pool, to_json
+from store.database import Connection, Pool, fetch_all, to_json
 
 CHANNEL = "events"  # NOTIFY payload: tenant/conversation/session
 
@@ -19,39 +20,34 @@ async def append(pool: "Pool | Connection", batch: str, rows: Sequence[EventRow]
     await pool.execute("SELECT append_events($1, $2, $3::jsonb)", batch, again, to_json(rows))
 
 
-_PAGE = """SELECT session_id, seq, conv_seq, type, at, data FROM events
-            WHERE tenant = $1 AND {scope} = $2 AND {number} > $3 ORDER BY {number} LIMIT $4"""
-_OF_SESSION = _PAGE.format(scope="session_id", number="seq")
-_OF_CONVERSATION = _PAGE.format(scope="conversation_id", number="conv_seq")
+_EVENTS = "SELECT session_id, seq, conv_seq, type, at, data FROM events WHERE tenant = $1 AND"
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str, after: int, limit: int = 500) -> list[Recorded]:
-    return [_read(row) for row in await pool.fetch(_OF_SESSION, tenant, session_id, after, limit)]
+    sql = f"{_EVENTS} session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4"
+    return await fetch_all(pool, _read, sql, tenant, session_id, after, limit)
 
 
 async def of_conversation(
     pool: Pool, tenant: str, conversation_id: str, after: int, limit: int = 500
 ) -> list[Recorded]:
     """The events of all its sessions, in the order of their common numbering."""
-    return [_read(row) for row in await pool.fetch(_OF_CONVERSATION, tenant, conversation_id, after, limit)]
+    sql = f"{_EVENTS} conversation_id = $2 AND conv_seq > $3 ORDER BY conv_seq LIMIT $4"
+    return await fetch_all(pool, _read, sql, tenant, conversation_id, after, limit)
 
 
 async def newest_of_types(
     pool: "Pool | Connection", tenant: str, session_id: str, types: Sequence[str], limit: int
 ) -> list[Recorded]:
     """The newest events of these types, which are not deltas, in the order in which they happened."""
-    sql = """SELECT session_id, seq, conv_seq, type, at, data FROM events
-              WHERE tenant = $1 AND session_id = $2 AND type = ANY($3::text[]) ORDER BY seq DESC LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, session_id, types, limit)
-    return [_read(row) for row in reversed(rows)]
+    sql = f"{_EVENTS} session_id = $2 AND type = ANY($3::text[]) ORDER BY seq DESC LIMIT $4"
+    return (await fetch_all(pool, _read, sql, tenant, session_id, types, limit))[::-1]
 
 
 async def without_deltas(pool: Pool, tenant: str, session_id: str, limit: int, after: int = 0) -> list[Recorded]:
     """The log without the deltas, whose text a later event repeats in full."""
-    sql = """SELECT session_id, seq, conv_seq, type, at, data FROM events
-              WHERE tenant = $1 AND session_id = $2 AND seq > $4 AND NOT is_delta(type) ORDER BY seq LIMIT $3"""
-    rows = await pool.fetch(sql, tenant, session_id, limit, after)
-    return [_read(row) for row in rows]
+    sql = f"{_EVENTS} session_id = $2 AND seq > $3 AND NOT is_delta(type) ORDER BY seq LIMIT $4"
+    return await fetch_all(pool, _read, sql, tenant, session_id, after, limit)
 
 
 async def delete_pieces(pool: Pool, ended_before: timedelta, limit: int) -> int:
@@ -66,11 +62,10 @@ async def delete_pieces(pool: Pool, ended_before: timedelta, limit: int) -> int:
                  DELETE FROM events e USING due d
                   WHERE e.tenant = d.tenant AND e.session_id = d.session_id AND is_delta(e.type))
              SELECT count(*) FROM due"""
-    found: int = await pool.fetchval(sql, ended_before, limit)
-    return found
+    return int(await pool.fetchval(sql, ended_before, limit))
 
 
-def _read(row: asyncpg.Record) -> Recorded:
+def _read(**row: Any) -> Recorded:
     data = json.loads(row["data"])
     if row["type"] == ToolCalled.type and "arguments" in data:  # as the model gave them, see with_arguments.sql
         data["arguments"] = redact_json(data["arguments"])

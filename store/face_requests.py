@@ -19,8 +19,7 @@ async def of_session(pool: Pool, tenant: str, face: str, session_id: str) -> dic
     """The requests that led to the parts of a session, by part; empty for a task of another face."""
     sql = """SELECT face, public_id, session_id, part, request, digest, created_at, deleted_at FROM face_requests
               WHERE tenant = $1 AND session_id = $3 AND face = $2"""
-    rows = await pool.fetch(sql, tenant, face, session_id)
-    return {row["part"]: StoredFaceRequest(**dict(row)) for row in rows}
+    return {row["part"]: StoredFaceRequest(**row) for row in await pool.fetch(sql, tenant, face, session_id)}
 
 
 async def find_repeated(pool: Pool, tenant: str, face: str, digest: str) -> str | None:

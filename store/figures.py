@@ -135,8 +135,7 @@ def _spread(found: list[float | None] | None) -> Percentiles | None:
 
 
 async def sessions_by_status(pool: Pool) -> dict[str, int]:
-    rows = await pool.fetch("SELECT status, n FROM count_sessions()")
-    return {row["status"]: row["n"] for row in rows}
+    return {row["status"]: row["n"] for row in await pool.fetch("SELECT status, n FROM count_sessions()")}
 
 
 async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
@@ -161,7 +160,7 @@ async def of_tenant(pool: Pool, tenant: str) -> TenantFigures:
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     row = await pool.fetchrow(sql, tenant, _first_id_of(midnight))
     assert row is not None
-    return TenantFigures(**dict(row))
+    return TenantFigures(**row)
 
 
 def _first_id_of(moment: datetime) -> str:

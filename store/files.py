@@ -10,7 +10,7 @@ from domain.ids import new_id
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import NewFile
 from store import audit
-from store.database import Connection, Pool, to_json
+from store.database import Connection, Pool, fetch_all, fetch_one, to_json
 
 GRACE = timedelta(hours=24)  # bytes stored more recently may be about to be used
 
@@ -57,10 +57,8 @@ async def put_digested(pool: Pool, tenant: str, contents: dict[str, bytes]) -> N
 
 
 async def get_blobs(pool: Pool, tenant: str, digests: list[str]) -> dict[str, bytes]:
-    rows = await pool.fetch(
-        "SELECT sha256, content FROM blobs WHERE tenant = $1 AND sha256 = ANY($2::text[])", tenant, digests
-    )
-    return {row["sha256"]: bytes(row["content"]) for row in rows}
+    sql = "SELECT sha256, content FROM blobs WHERE tenant = $1 AND sha256 = ANY($2::text[])"
+    return {row["sha256"]: bytes(row["content"]) for row in await pool.fetch(sql, tenant, digests)}
 
 
 async def put(
@@ -85,10 +83,8 @@ async def put(
 
 async def count_uploaded_bytes(pool: "Pool | Connection", tenant: str) -> int:
     """The size of all uploaded files. Artifacts belong to their sessions and do not count."""
-    used: int = await pool.fetchval(
-        "SELECT coalesce(sum(size), 0)::bigint FROM files WHERE tenant = $1 AND session_id IS NULL", tenant
-    )
-    return used
+    sql = "SELECT coalesce(sum(size), 0)::bigint FROM files WHERE tenant = $1 AND session_id IS NULL"
+    return int(await pool.fetchval(sql, tenant))
 
 
 async def delete(pool: Pool, tenant: str, file_id: str, by: str) -> str | None:
@@ -97,9 +93,8 @@ async def delete(pool: Pool, tenant: str, file_id: str, by: str) -> str | None:
     Its bytes are dropped later, and only if no other file and no workspace holds the same content.
     """
     async with pool.acquire() as connection, connection.transaction():
-        digest = await connection.fetchval(
-            "SELECT sha256 FROM files WHERE tenant = $1 AND id = $2 FOR UPDATE", tenant, file_id
-        )
+        sql = "SELECT sha256 FROM files WHERE tenant = $1 AND id = $2 FOR UPDATE"
+        digest = await connection.fetchval(sql, tenant, file_id)
         sql = """SELECT s.id FROM file_uses u JOIN sessions s ON s.tenant = u.tenant AND s.id = u.session_id
                   WHERE u.tenant = $1 AND u.file_id = $2 AND s.status IN ('submitted', 'working', 'input_required')
                   LIMIT 1"""
@@ -144,23 +139,19 @@ async def save_artifacts(
 
 
 async def get(pool: Pool, tenant: str, file_id: str) -> File | None:
-    row = await pool.fetchrow(f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND id = $2", tenant, file_id)
-    return File(**row) if row else None
+    return await fetch_one(pool, File, f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND id = $2", tenant, file_id)
 
 
 async def find(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, File]:
     """Those of the ids that exist."""
-    rows = await pool.fetch(
-        f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND id = ANY($2::text[])", tenant, file_ids
-    )
-    return {row["id"]: File(**row) for row in rows}
+    sql = f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND id = ANY($2::text[])"
+    return {row["id"]: File(**row) for row in await pool.fetch(sql, tenant, file_ids)}
 
 
 async def of_session(pool: Pool, tenant: str, session_id: str) -> list[File]:
     """Its artifacts, without the files that only its model is shown."""
     sql = f"SELECT {_COLUMNS} FROM files WHERE tenant = $1 AND session_id = $2 AND type <> 'shown' ORDER BY id"
-    rows = await pool.fetch(sql, tenant, session_id)
-    return [File(**row) for row in rows]
+    return await fetch_all(pool, File, sql, tenant, session_id)
 
 
 async def find_returned(pool: Pool, tenant: str, session_id: str) -> list[File]:
@@ -168,16 +159,14 @@ async def find_returned(pool: Pool, tenant: str, session_id: str) -> list[File]:
     sql = f"""SELECT {_COLUMNS} FROM files
                WHERE tenant = $1 AND session_id = $2 AND url IS NULL AND type <> 'shown'
                ORDER BY created_at, id LIMIT 100"""
-    rows = await pool.fetch(sql, tenant, session_id)
-    return [File(**row) for row in rows]
+    return await fetch_all(pool, File, sql, tenant, session_id)
 
 
 async def contents(pool: Pool, tenant: str, file_ids: list[str]) -> dict[str, bytes]:
     """The bytes of those of the files that exist."""
     sql = """SELECT f.id, b.content FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
               WHERE f.tenant = $1 AND f.id = ANY($2::text[])"""
-    rows = await pool.fetch(sql, tenant, file_ids, timeout=60)
-    return {row["id"]: bytes(row["content"]) for row in rows}
+    return {row["id"]: bytes(row["content"]) for row in await pool.fetch(sql, tenant, file_ids, timeout=60)}
 
 
 async def starts(pool: Pool, tenant: str, file_ids: list[str], length: int = 16) -> dict[str, bytes]:
@@ -185,8 +174,7 @@ async def starts(pool: Pool, tenant: str, file_ids: list[str], length: int = 16)
     sql = """SELECT f.id, substring(b.content FROM 1 FOR $3) AS start
                FROM files f JOIN blobs b ON b.tenant = f.tenant AND b.sha256 = f.sha256
               WHERE f.tenant = $1 AND f.id = ANY($2::text[])"""
-    rows = await pool.fetch(sql, tenant, file_ids, length)
-    return {row["id"]: bytes(row["start"]) for row in rows}
+    return {row["id"]: bytes(row["start"]) for row in await pool.fetch(sql, tenant, file_ids, length)}
 
 
 async def content(pool: Pool, tenant: str, file_id: str) -> tuple[str, str, bytes] | None:

@@ -1,11 +1,10 @@
 """Input requests: sessions open them, people answer them once, and the sessions settle them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import asyncpg
 from pydantic import BaseModel
 
 from domain.events import EventRow
@@ -17,14 +16,14 @@ from domain.sessions.input_request import InputRequest, RequestOrder, RequestSta
 from domain.sessions.session import SessionRef
 from domain.sessions.writes import IdempotencyRecord, NewRequest, RequestAnswer, RequestOpening, RequestSettlement
 from store import face_requests, idempotency
-from store.database import Connection, Pool, call, decide, to_json
+from store.database import Connection, Pool, call, decide, fetch_all, fetch_one, to_json
 
 _COLUMNS = """id, conversation_id, session_id, kind, question, details, answer_schema, status, answer, answered_by,
               answered_at, deadline, on_expiry, default_answer, created_at, gate"""
 _JSON = ("details", "answer_schema", "answer", "default_answer", "gate")
 
 
-def _read(row: "asyncpg.Record | Mapping[str, Any]") -> InputRequest:
+def _read(**row: Any) -> InputRequest:
     return InputRequest(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
 
 
@@ -92,30 +91,24 @@ _SESSION = """SELECT 1 FROM sessions WHERE tenant = $1 AND id IN (
 
 
 async def settle(pool: Pool, settlement: RequestSettlement) -> InputRequest:
-    row = json.loads(await call(pool, "settle_request", settlement))
-    return _read({key: value for key, value in row.items() if key != "tenant"})
+    return _read(**json.loads(await call(pool, "settle_request", settlement)))
 
 
 async def get(pool: Pool, tenant: str, request_id: str) -> InputRequest | None:
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM input_requests WHERE tenant = $1 AND id = $2", tenant, request_id
-    )
-    return _read(row) if row else None
+    sql = f"SELECT {_COLUMNS} FROM input_requests WHERE tenant = $1 AND id = $2"
+    return await fetch_one(pool, _read, sql, tenant, request_id)
 
 
 async def by_ids(pool: Pool, tenant: str, request_ids: Sequence[str]) -> dict[str, InputRequest]:
-    rows = await pool.fetch(
-        f"SELECT {_COLUMNS} FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[])", tenant, list(request_ids)
-    )
-    return {row["id"]: _read(row) for row in rows}
+    sql = f"SELECT {_COLUMNS} FROM input_requests WHERE tenant = $1 AND id = ANY($2::text[])"
+    return {row["id"]: _read(**row) for row in await pool.fetch(sql, tenant, list(request_ids))}
 
 
 async def of_sessions(pool: Pool, tenant: str, session_ids: list[str]) -> list[InputRequest]:
     """The open requests of these sessions, oldest first."""
     sql = f"""SELECT {_COLUMNS} FROM input_requests
                WHERE tenant = $1 AND session_id = ANY($2::text[]) AND status = 'open' ORDER BY created_at, id"""
-    rows = await pool.fetch(sql, tenant, session_ids)
-    return [_read(row) for row in rows]
+    return await fetch_all(pool, _read, sql, tenant, session_ids)
 
 
 async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[StandingRule]:
@@ -133,8 +126,7 @@ async def standing_rules(pool: Pool, tenant: str, conversation_id: str) -> list[
 async def find_unheard(pool: Pool, tenant: str, session_id: str) -> list[str]:
     """Answers that were not yet signalled to their session."""
     sql = "SELECT id FROM input_requests WHERE tenant = $1 AND session_id = $2 AND status = 'answered' AND NOT settled"
-    rows = await pool.fetch(sql, tenant, session_id)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await pool.fetch(sql, tenant, session_id)]
 
 
 async def find(
@@ -159,8 +151,7 @@ async def find(
                  AND ($5::text = '' OR {is_after}) AND ($7::text IS NULL OR EXISTS (SELECT FROM sessions s
                       WHERE s.tenant = $1 AND s.id = input_requests.session_id AND s.created_by = $7))
                ORDER BY {ordering} LIMIT $6"""
-    rows = await pool.fetch(sql, tenant, session_id, conversation_id, *after, limit, created_by)
-    return [_read(row) for row in rows]
+    return await fetch_all(pool, _read, sql, tenant, session_id, conversation_id, *after, limit, created_by)
 
 
 _ORDERS = {

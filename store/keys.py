@@ -7,7 +7,6 @@ from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 
-import asyncpg
 from pydantic import BaseModel
 
 from domain.audit import TENANT
@@ -15,7 +14,7 @@ from domain.credentials import name_user
 from domain.frozen import Frozen
 from domain.ids import ALPHABET
 from store import audit
-from store.database import Pool
+from store.database import Pool, fetch_all
 
 
 class Right(StrEnum):
@@ -76,7 +75,7 @@ async def create(
                   VALUES ($1, $2, $3, $4, $5, $6) RETURNING {_COLUMNS}"""
         row = await connection.fetchrow(sql, tenant, key_id, name, _hash(secret), sorted(rights), expires_at)
         assert row is not None
-        key = _read(row)
+        key = Key(**row)
         subject = f"{key_id} {','.join(key.rights)}"
         await audit.append(
             connection, tenant, TENANT, OPERATOR, "create_key", subject=subject, inputs=key.model_dump_json()
@@ -120,25 +119,13 @@ async def is_signed_out(pool: Pool, cookie_id: str) -> bool:
 
 async def list_all(pool: Pool, tenant: str | None = None) -> list[Key]:
     """All keys of a tenant, or of every tenant, oldest first."""
-    rows = await pool.fetch(
-        f"SELECT {_COLUMNS} FROM api_keys WHERE $1::text IS NULL OR tenant = $1 ORDER BY created_at, id", tenant
-    )
-    return [_read(row) for row in rows]
+    sql = f"SELECT {_COLUMNS} FROM api_keys WHERE $1::text IS NULL OR tenant = $1 ORDER BY created_at, id"
+    return await fetch_all(pool, Key, sql, tenant)
 
 
 async def revoke(pool: Pool, tenant: str, key_id: str) -> bool:
     """Revoke a key; False if it does not exist. Revoking twice is harmless."""
-    async with pool.acquire() as connection, connection.transaction():
-        sql = """UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())
-                  WHERE tenant = $1 AND id = $2 RETURNING id"""
-        row = await connection.fetchrow(sql, tenant, key_id)
-        if row is not None:
-            await connection.execute(
-                "DELETE FROM credentials WHERE tenant = $1 AND owner = $2", tenant, name_user(key_id)
-            )
-            await audit.append(connection, tenant, TENANT, OPERATOR, "revoke_key", subject=key_id)
-    return row is not None
-
-
-def _read(row: asyncpg.Record) -> Key:
-    return Key(**dict(row))
+    sql = """WITH gone AS (DELETE FROM credentials WHERE tenant = $1 AND owner = $3)
+             UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2 RETURNING id"""
+    values = (key_id, name_user(key_id))
+    return await audit.change(pool, tenant, OPERATOR, "revoke_key", sql, *values, subject=key_id) is not None

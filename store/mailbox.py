@@ -1,5 +1,7 @@
 """The mailbox: waiting messages, the sessions that consumed them, and the outcomes that they refer to."""
 
+from typing import Any
+
 import asyncpg
 from errand.models import MailboxMessage
 
@@ -10,7 +12,7 @@ from domain.events import EventRow
 from domain.messages import ReplyBody
 from domain.sessions.session import Reason, SessionRef, Status, preview
 from store import files
-from store.database import Pool, to_json
+from store.database import Pool, fetch_all, fetch_one, to_json
 
 _COLUMNS = "message_id, conversation_id, source_session_id, source_type, subagent_name, created_at, delivered_to"
 
@@ -29,26 +31,22 @@ async def of_conversation(
                WHERE tenant = $1 AND conversation_id = $2
                  AND number > coalesce((SELECT number FROM mailbox WHERE tenant = $1 AND message_id = $3), 0)
                ORDER BY number LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, conversation_id, after_id, limit)
-    return [MailboxMessage(**row) for row in rows]
+    return await fetch_all(pool, MailboxMessage, sql, tenant, conversation_id, after_id, limit)
 
 
 async def by_ids(pool: Pool, tenant: str, message_ids: list[str]) -> list[MailboxMessage]:
     """The messages, in the order of posting."""
     sql = f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND message_id = ANY($2::text[]) ORDER BY number"
-    rows = await pool.fetch(sql, tenant, message_ids)
-    return [MailboxMessage(**row) for row in rows]
+    return await fetch_all(pool, MailboxMessage, sql, tenant, message_ids)
 
 
 async def count_pending(pool: Pool, tenant: str, conversation_id: str) -> int:
-    count: int = await pool.fetchval("SELECT count(*) FROM held_mail($1, $2)", tenant, conversation_id)
-    return count
+    return int(await pool.fetchval("SELECT count(*) FROM held_mail($1, $2)", tenant, conversation_id))
 
 
 async def has_pending(pool: Pool, tenant: str, conversation_id: str) -> bool:
     """Whether a fire would take anything."""
-    found: bool = await pool.fetchval("SELECT EXISTS (SELECT FROM held_mail($1, $2))", tenant, conversation_id)
-    return found
+    return bool(await pool.fetchval("SELECT EXISTS (SELECT FROM held_mail($1, $2))", tenant, conversation_id))
 
 
 async def preview_held(pool: Pool, tenant: str, conversation_id: str) -> list[PendingOutcome]:
@@ -57,7 +55,7 @@ async def preview_held(pool: Pool, tenant: str, conversation_id: str) -> list[Pe
                 JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
                ORDER BY m.number DESC LIMIT {MOST_PENDING}"""
     rows = await pool.fetch(sql, tenant, conversation_id)
-    return [_pending(row) for row in reversed(rows)]
+    return [_pending(**row) for row in reversed(rows)]
 
 
 async def preview_messages(pool: Pool, tenant: str, message_ids: list[str]) -> list[PendingOutcome]:
@@ -65,15 +63,14 @@ async def preview_messages(pool: Pool, tenant: str, message_ids: list[str]) -> l
     sql = f"""SELECT {_PENDING} FROM mailbox m
                 JOIN sessions s ON s.tenant = m.tenant AND s.id = m.source_session_id
                WHERE m.tenant = $1 AND m.message_id = ANY($2::text[]) ORDER BY m.number"""
-    rows = await pool.fetch(sql, tenant, message_ids)
-    return [_pending(row) for row in rows]
+    return await fetch_all(pool, _pending, sql, tenant, message_ids)
 
 
 _PENDING = """m.message_id AS id, s.agent, s.subagent_name, s.status, s.title,
               left(coalesce(s.output, s.error, ''), 1000) AS text"""
 
 
-def _pending(row: asyncpg.Record) -> PendingOutcome:
+def _pending(**row: Any) -> PendingOutcome:
     return PendingOutcome(
         id=row["id"],
         agent=row["agent"],
@@ -85,25 +82,21 @@ def _pending(row: asyncpg.Record) -> PendingOutcome:
 
 
 async def of_source(pool: Pool, tenant: str, session_id: str) -> MailboxMessage | None:
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND source_session_id = $2", tenant, session_id
-    )
-    return MailboxMessage(**row) if row else None
+    sql = f"SELECT {_COLUMNS} FROM mailbox WHERE tenant = $1 AND source_session_id = $2"
+    return await fetch_one(pool, MailboxMessage, sql, tenant, session_id)
 
 
 async def find_undelivered(pool: Pool, tenant: str, message_ids: list[str]) -> list[str]:
     """Those of the messages that no session has consumed, in order."""
     sql = """SELECT message_id FROM mailbox
               WHERE tenant = $1 AND message_id = ANY($2::text[]) AND delivered_to IS NULL ORDER BY number"""
-    rows = await pool.fetch(sql, tenant, message_ids)
-    return [row["message_id"] for row in rows]
+    return [row["message_id"] for row in await pool.fetch(sql, tenant, message_ids)]
 
 
 async def find_delivered_to(pool: Pool, ref: SessionRef) -> list[str]:
     sql = """SELECT message_id FROM mailbox WHERE tenant = $1 AND conversation_id = $2 AND delivered_to = $3
               ORDER BY number"""
-    rows = await pool.fetch(sql, ref.tenant, ref.conversation_id, ref.session_id)
-    return [row["message_id"] for row in rows]
+    return [row["message_id"] for row in await pool.fetch(sql, ref.tenant, ref.conversation_id, ref.session_id)]
 
 
 async def find_given_back(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[str]:
@@ -112,8 +105,7 @@ async def find_given_back(pool: Pool, tenant: str, conversation_id: str, thread_
               WHERE tenant = $1 AND conversation_id = $2 AND thread_id = $3
                 AND given_back_by IS NOT NULL AND delivered_to IS NULL
               ORDER BY number"""
-    rows = await pool.fetch(sql, tenant, conversation_id, thread_id)
-    return [row["message_id"] for row in rows]
+    return [row["message_id"] for row in await pool.fetch(sql, tenant, conversation_id, thread_id)]
 
 
 async def deliver(pool: Pool, tenant: str, message_ids: list[str], to: str, event: EventRow | None = None) -> None:
@@ -151,18 +143,16 @@ async def outcomes_of_sessions(pool: Pool, tenant: str, session_ids: list[str]) 
     """The outcomes, in the order of the ids."""
     if not session_ids:
         return []
-    rows = await pool.fetch(
-        f"SELECT {_OUTCOME_COLUMNS} FROM sessions s WHERE s.tenant = $1 AND s.id = ANY($2::text[])", tenant, session_ids
-    )
+    sql = f"SELECT {_OUTCOME_COLUMNS} FROM sessions s WHERE s.tenant = $1 AND s.id = ANY($2::text[])"
+    rows = await pool.fetch(sql, tenant, session_ids)
     found = {outcome.session_id: outcome for outcome in await _outcomes(pool, tenant, rows)}
     return [found[session_id] for session_id in session_ids if session_id in found]
 
 
 async def outcomes_held(pool: Pool, tenant: str, conversation_id: str) -> dict[str, Outcome]:
     """The outcomes that a fire would take, by the ids of their messages, in the order of posting."""
-    rows = await pool.fetch(
-        "SELECT message_id, source_session_id FROM held_mail($1, $2) ORDER BY number", tenant, conversation_id
-    )
+    sql = "SELECT message_id, source_session_id FROM held_mail($1, $2) ORDER BY number"
+    rows = await pool.fetch(sql, tenant, conversation_id)
     # No join: a plan that was made while the tables were small would read all sessions for each message.
     found = await outcomes_of_sessions(pool, tenant, [row["source_session_id"] for row in rows])
     return {row["message_id"]: outcome for row, outcome in zip(rows, found, strict=True)}

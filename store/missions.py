@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from typing import TypeVar
 
-import asyncpg
-
 from domain.audit import TENANT
 from domain.missions import Hold, HoldKind, MissionStatus, Spent, mission_mark, mission_of
 from domain.notifications import MissionEnded, NewNotice
@@ -12,8 +10,8 @@ from domain.schedules import Mission
 from domain.sessions.new_session import NewSession
 from domain.sessions.writes import Acceptance, NewBudget
 from store import audit, notices, sessions
-from store.database import Connection, Pool
-from store.schedules import COLUMNS, read_as
+from store.database import Connection, Pool, fetch_all, fetch_one, read_row
+from store.schedules import COLUMNS
 from store.sessions import Accepted, SessionRow, from_columns
 from store.workspaces import Manifest
 
@@ -23,15 +21,11 @@ SESSIONS = """SELECT s.* FROM sessions s
                       SELECT r.session_id FROM schedule_runs r WHERE r.tenant = $1 AND r.schedule_id = $3))"""
 
 
-def _read(row: asyncpg.Record | None) -> Mission | None:
-    return read_as(Mission, row) if row else None
-
-
 async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock: bool = False) -> Mission | None:
     """The mission that a schedule is, if it has bounds."""
     sql = f"""SELECT {COLUMNS} FROM schedules
                WHERE tenant = $1 AND id = $2 AND status IS NOT NULL{" FOR UPDATE" if lock else ""}"""
-    return _read(await pool.fetchrow(sql, tenant, schedule_id))
+    return await fetch_one(pool, Mission, sql, tenant, schedule_id)
 
 
 async def sum_spent(
@@ -58,7 +52,7 @@ async def resume(pool: Pool, tenant: str, schedule_id: str, *, after: str = "", 
         sql = f"""UPDATE schedules SET paused = false, pause_reason = NULL, failures = 0, version = version + 1
                    WHERE tenant = $1 AND id = $2 AND status = 'working' AND paused
                      AND starts_with(coalesce(pause_reason, ''), $3) RETURNING {COLUMNS}"""
-        mission = _read(await connection.fetchrow(sql, tenant, schedule_id, after))
+        mission = await fetch_one(connection, Mission, sql, tenant, schedule_id, after)
         if mission is None:
             return []
         sql = f"""UPDATE inbox SET wake = true
@@ -89,7 +83,7 @@ async def end(
         ended = MissionEnded(name=name, schedule_id=schedule_id, status=status, reason=reason, summary=summary)
         await notices.give(connection, NewNotice.of(tenant, mission.conversation_id, ended))
         await audit.append(connection, tenant, TENANT, by, "end_mission", subject=name)
-        return _read(row)
+        return read_row(Mission, row)
 
 
 async def settle(pool: Pool, tenant: str, schedule_id: str) -> Mission | None:
@@ -114,8 +108,7 @@ async def find_unfinished(pool: Pool, mission: Mission) -> list[SessionRow]:
     """Its runs that have not ended, including those that events started."""
     sql = f"""SELECT * FROM ({SESSIONS}) s
                WHERE spawned_by IS NULL AND status NOT IN ('completed', 'failed', 'cancelled')"""
-    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.id)
-    return [from_columns(row) for row in rows]
+    return await fetch_all(pool, from_columns, sql, mission.tenant, mission.conversation_id, mission.id)
 
 
 async def find_left_running(pool: Pool) -> list[SessionRow]:
@@ -127,8 +120,7 @@ async def find_left_running(pool: Pool) -> list[SessionRow]:
                        AND (m.conversation_id = s.conversation_id OR m.id IN (
                             SELECT r.schedule_id FROM schedule_runs r
                              WHERE r.tenant = s.tenant AND r.session_id = s.conversation_id)))"""
-    rows = await pool.fetch(sql)
-    return [from_columns(row) for row in rows]
+    return await fetch_all(pool, from_columns, sql)
 
 
 async def of_conversation(
@@ -140,7 +132,7 @@ async def of_conversation(
                      UNION ALL
                      SELECT schedule_id FROM schedule_runs WHERE tenant = $1 AND session_id = $2
                      ){" FOR UPDATE" if lock else ""}"""
-    return _read(await pool.fetchrow(sql, tenant, conversation_id))
+    return await fetch_one(pool, Mission, sql, tenant, conversation_id)
 
 
 async def list_working(pool: Pool) -> list[tuple[str, str]]:
@@ -153,8 +145,7 @@ async def find_open_requests(pool: Pool, mission: Mission) -> list[str]:
     """The open input requests of its runs, without those that wait for an event."""
     sql = f"""SELECT r.id FROM input_requests r JOIN ({SESSIONS}) s ON s.tenant = r.tenant AND s.id = r.session_id
                WHERE r.status = 'open' AND r.event_key IS NULL ORDER BY r.id"""
-    rows = await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.id)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await pool.fetch(sql, mission.tenant, mission.conversation_id, mission.id)]
 
 
 async def _last_answer(pool: "Pool | Connection", mission: Mission) -> str | None:

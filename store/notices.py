@@ -1,12 +1,12 @@
 """The feed of a tenant: notices for its watchers, numbered without gaps and kept for a while."""
 
 import json
+from typing import Any
 
-import asyncpg
 from errand.models import Notice
 
 from domain.notifications import NewNotice
-from store.database import Connection, Pool, to_json
+from store.database import Connection, Pool, fetch_all, to_json
 
 # events of sessions, as the feed names them
 _TYPES = {
@@ -17,7 +17,7 @@ _TYPES = {
 }
 
 
-def _read(row: asyncpg.Record) -> Notice:
+def _read(**row: Any) -> Notice:
     known = {**row, "type": _TYPES.get(row["type"], row["type"]), "at": row["at"].isoformat()}
     data = json.loads(known.pop("data"))
     return Notice.model_validate({**known, **data})
@@ -32,8 +32,7 @@ async def after(pool: Pool, tenant: str, number: int, limit: int, created_by: st
     """The notices after a number; with `created_by`, only those about that key's sessions."""
     sql = """SELECT number, type, session_id, conversation_id, at, data FROM notices
               WHERE tenant = $1 AND number > $2 AND ($4::text IS NULL OR created_by = $4) ORDER BY number LIMIT $3"""
-    rows = await pool.fetch(sql, tenant, number, limit, created_by)
-    return [_read(row) for row in rows]
+    return await fetch_all(pool, _read, sql, tenant, number, limit, created_by)
 
 
 async def ends(pool: Pool, tenant: str) -> tuple[int, int]:

@@ -5,7 +5,6 @@ Addresses and secrets are encrypted here and only deliveries decrypt them; peopl
 
 from datetime import datetime
 
-import asyncpg
 from errand.models import Delivery, Subscription
 from pydantic import BaseModel, Field
 
@@ -22,7 +21,7 @@ from domain.notifications import (
 )
 from domain.sealing import KeyRing
 from store import audit, connectors
-from store.database import Pool, call
+from store.database import Pool, call, fetch_all, fetch_one, read_row
 
 SEALED_FOR = "subscription"
 _SUBSCRIPTION_COLUMNS = """id, name, channel, target_shown AS target, events, every_task, subagents, status,
@@ -31,10 +30,6 @@ _SUBSCRIPTION_COLUMNS = """id, name, channel, target_shown AS target, events, ev
 
 def _seal(keys: KeyRing, tenant: str, subscription_id: str, text: str) -> str:
     return keys.seal(text, tenant, SEALED_FOR, subscription_id)
-
-
-def _subscription(row: asyncpg.Record | None) -> Subscription | None:
-    return Subscription(**dict(row)) if row else None
 
 
 async def create_subscription(
@@ -63,20 +58,17 @@ async def create_subscription(
         created_by,
         inputs=new.model_dump_json(),
     )
-    return _subscription(row)
+    return read_row(Subscription, row)
 
 
 async def list_subscriptions(pool: Pool, tenant: str) -> list[Subscription]:
-    rows = await pool.fetch(f"SELECT {_SUBSCRIPTION_COLUMNS} FROM subscriptions WHERE tenant = $1 ORDER BY id", tenant)
-    return [Subscription(**dict(row)) for row in rows]
+    sql = f"SELECT {_SUBSCRIPTION_COLUMNS} FROM subscriptions WHERE tenant = $1 ORDER BY id"
+    return await fetch_all(pool, Subscription, sql, tenant)
 
 
 async def get_subscription(pool: Pool, tenant: str, subscription_id: str) -> Subscription | None:
-    return _subscription(
-        await pool.fetchrow(
-            f"SELECT {_SUBSCRIPTION_COLUMNS} FROM subscriptions WHERE tenant = $1 AND id = $2", tenant, subscription_id
-        )
-    )
+    sql = f"SELECT {_SUBSCRIPTION_COLUMNS} FROM subscriptions WHERE tenant = $1 AND id = $2"
+    return await fetch_one(pool, Subscription, sql, tenant, subscription_id)
 
 
 async def remove_subscription(pool: Pool, tenant: str, subscription_id: str, by: str) -> bool:
@@ -97,15 +89,15 @@ async def rotate_secret(
                        SET old_secret = secret, old_until = now() + make_interval(hours => $4), secret = $3
                      WHERE tenant = $1 AND id = $2 AND secret IS NOT NULL RETURNING {_SUBSCRIPTION_COLUMNS}"""
     sealed = _seal(keys, tenant, subscription_id, secret)
-    return _subscription(
-        await audit.change(pool, tenant, by, "rotate_secret", statement, subscription_id, sealed, ROTATION_HOURS)
-    )
+    values = (subscription_id, sealed, ROTATION_HOURS)
+    return read_row(Subscription, await audit.change(pool, tenant, by, "rotate_secret", statement, *values))
 
 
 async def enable_subscription(pool: Pool, tenant: str, subscription_id: str, by: str) -> Subscription | None:
     statement = f"""UPDATE subscriptions SET status = 'active', failing_since = NULL, last_error = NULL
                      WHERE tenant = $1 AND id = $2 RETURNING {_SUBSCRIPTION_COLUMNS}"""
-    return _subscription(await audit.change(pool, tenant, by, "enable_subscription", statement, subscription_id))
+    row = await audit.change(pool, tenant, by, "enable_subscription", statement, subscription_id)
+    return read_row(Subscription, row)
 
 
 # The outbox: one row for each event and subscription, written with the event. Each has a lane, whose
@@ -145,10 +137,6 @@ class WaitingDelivery(BaseModel):
     lane: str
     event: str
     name: str  # of the subscription
-
-
-def _read(row: asyncpg.Record | None) -> Delivery | None:
-    return Delivery(**{name: row[name] for name in Delivery.model_fields}) if row else None
 
 
 async def load_first(pool: Pool, tenant: str, lane: str, keys: KeyRing) -> Job | None:
@@ -210,8 +198,7 @@ async def _waiting(pool: Pool, condition: str, limit: int) -> list[WaitingDelive
     sql = f"""SELECT d.tenant, d.id, d.lane, d.event, coalesce(s.name, k.name, '') AS name
                 FROM deliveries d {_RECEIVERS}
                WHERE d.status = 'pending' AND {condition} ORDER BY d.number LIMIT $1"""
-    rows = await pool.fetch(sql, limit)
-    return [WaitingDelivery(**dict(row)) for row in rows]
+    return await fetch_all(pool, WaitingDelivery, sql, limit)
 
 
 async def mark_dispatched(pool: Pool, tenant: str, delivery_id: str) -> None:
@@ -219,9 +206,8 @@ async def mark_dispatched(pool: Pool, tenant: str, delivery_id: str) -> None:
 
 
 async def get_delivery(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
-    return _read(
-        await pool.fetchrow(f"SELECT {_COLUMNS} FROM deliveries WHERE tenant = $1 AND id = $2", tenant, delivery_id)
-    )
+    sql = f"SELECT {_COLUMNS} FROM deliveries WHERE tenant = $1 AND id = $2"
+    return await fetch_one(pool, Delivery, sql, tenant, delivery_id)
 
 
 async def find_deliveries(
@@ -239,23 +225,19 @@ async def find_deliveries(
                WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR subscription_id = $3)
                  AND ($4::text IS NULL OR session_id = $4) AND ($5::text IS NULL OR id < $5)
                ORDER BY id DESC LIMIT $6"""
-    rows = await pool.fetch(sql, tenant, status, subscription_id, session_id, before_id, limit)
-    return [Delivery(**dict(row)) for row in rows]
+    return await fetch_all(pool, Delivery, sql, tenant, status, subscription_id, session_id, before_id, limit)
 
 
 async def deliver_again(pool: Pool, tenant: str, delivery_id: str) -> Delivery | None:
     """Deliver again in a new row. None if the delivery does not exist, has no receiver any more, or lost its
     content."""
-    row = await pool.fetchrow(
-        f"""UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
-             WHERE tenant = $1 AND id = $2 AND body <> ''
-               AND (EXISTS (SELECT 1 FROM connectors k WHERE k.tenant = d.tenant AND k.id = d.subscription_id)
-                    OR EXISTS (SELECT 1 FROM subscriptions s WHERE s.tenant = d.tenant AND s.id = d.subscription_id
-                                  AND s.status = 'active')) RETURNING {_COLUMNS}""",
-        tenant,
-        delivery_id,
-    )
-    return _read(row)
+    sql = f"""UPDATE deliveries d SET status = 'pending', dispatched = false, begun_at = now(), next_at = NULL
+               WHERE tenant = $1 AND id = $2 AND body <> ''
+                 AND (EXISTS (SELECT 1 FROM connectors k WHERE k.tenant = d.tenant AND k.id = d.subscription_id)
+                      OR EXISTS (SELECT 1 FROM subscriptions s WHERE s.tenant = d.tenant AND s.id = d.subscription_id
+                                    AND s.status = 'active')) RETURNING {_COLUMNS}"""
+    row = await pool.fetchrow(sql, tenant, delivery_id)
+    return read_row(Delivery, row)
 
 
 async def forget_old_deliveries(pool: Pool, days: int) -> None:

@@ -9,7 +9,7 @@ from domain.notifications import ConversationUpdated, NewNotice
 from domain.sessions.session import RecordedStop, SessionRef
 from domain.task import text_of_parts
 from store import audit, channels, notices, sessions
-from store.database import Connection, Pool, to_json
+from store.database import Connection, Pool, fetch_all, to_json
 
 
 class DroppedMessage(BaseModel):
@@ -74,9 +74,8 @@ async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
     next generation, together with what is queued behind it. People are notified once."""
     lost = ContextLost(head=head)
     async with pool.acquire() as connection, connection.transaction():
-        thread_id = await connection.fetchval(
-            "SELECT thread_id FROM sessions WHERE tenant = $1 AND id = $2", ref.tenant, ref.session_id
-        )
+        sql = "SELECT thread_id FROM sessions WHERE tenant = $1 AND id = $2"
+        thread_id = await connection.fetchval(sql, ref.tenant, ref.session_id)
         await _lock_unfinished(connection, ref.tenant, thread_id, ref.session_id)
         sql = """SELECT 1 FROM events WHERE tenant = $1 AND session_id = $2 AND type = $3
                     AND data::jsonb ->> 'head' = $4"""
@@ -98,8 +97,7 @@ async def begin_anew(pool: Pool, ref: SessionRef, head: str) -> None:
 async def markers(pool: Pool, tenant: str, conversation_id: str) -> list[ResetMarker]:
     """The resets of a conversation, oldest first."""
     sql = "SELECT generation, at, by FROM resets WHERE tenant = $1 AND conversation_id = $2 ORDER BY generation"
-    rows = await pool.fetch(sql, tenant, conversation_id)
-    return [ResetMarker(**row) for row in rows]
+    return await fetch_all(pool, ResetMarker, sql, tenant, conversation_id)
 
 
 async def _lock_unfinished(connection: Connection, tenant: str, thread_id: str, also: str | None = None) -> None:

@@ -4,7 +4,6 @@ import logging
 from datetime import datetime
 from typing import Literal
 
-import asyncpg
 from errand import models
 from pydantic import ValidationError
 
@@ -19,7 +18,7 @@ from domain.sessions.writes import NewBudget, ThreadMessage
 from domain.wire import SessionRefusal
 from store import addresses, conversations, missions, schedules, sessions, workspaces
 from store.addresses import Arrival
-from store.database import Connection, Pool
+from store.database import Connection, Pool, fetch_all, fetch_one
 from store.sessions import SessionRow, from_columns
 
 log = logging.getLogger("errand.store")
@@ -34,8 +33,7 @@ _TITLES: dict[str, str] = {
 
 async def get(pool: "Pool | Connection", tick: TickCall) -> ScheduleRun | None:
     sql = f"SELECT {_COLUMNS} FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 AND scheduled_at = $3"
-    row = await pool.fetchrow(sql, tick.tenant, tick.schedule_id, tick.at)
-    return ScheduleRun(**dict(row)) if row else None
+    return await fetch_one(pool, ScheduleRun, sql, tick.tenant, tick.schedule_id, tick.at)
 
 
 async def record(pool: Pool, tick: TickCall, status: RunStatus, reason: str) -> ScheduleRun | None:
@@ -108,8 +106,7 @@ async def find_unfinished(pool: "Pool | Connection", tenant: str, schedule_id: s
     """The sessions of earlier runs that have not ended."""
     sql = f"""SELECT s.* FROM schedule_runs r JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
                WHERE r.tenant = $1 AND r.schedule_id = $2 AND NOT r.settled AND s.status NOT IN {_OVER}"""
-    rows = await pool.fetch(sql, tenant, schedule_id)
-    return [from_columns(row) for row in rows]
+    return await fetch_all(pool, from_columns, sql, tenant, schedule_id)
 
 
 async def settle(pool: Pool, limit: int = 500) -> int:
@@ -142,14 +139,12 @@ async def list_all(
                FROM schedule_runs r LEFT JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session_id
               WHERE r.tenant = $1 AND r.schedule_id = $2 AND ($3::timestamptz IS NULL OR r.scheduled_at < $3)
               ORDER BY r.scheduled_at DESC LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, schedule_id, before, limit)
-    return [models.ScheduleRun(**dict(row)) for row in rows]
+    return await fetch_all(pool, models.ScheduleRun, sql, tenant, schedule_id, before, limit)
 
 
 async def counts(pool: Pool, tenant: str, schedule_id: str) -> dict[str, int]:
     sql = "SELECT status, count(*) AS n FROM schedule_runs WHERE tenant = $1 AND schedule_id = $2 GROUP BY status"
-    rows = await pool.fetch(sql, tenant, schedule_id)
-    return {row["status"]: row["n"] for row in rows}
+    return {row["status"]: row["n"] for row in await pool.fetch(sql, tenant, schedule_id)}
 
 
 async def _accept(
@@ -214,15 +209,14 @@ async def _write(
     assert row is not None
     if status is RunStatus.FAILED:
         await schedules.count_run(connection, schedule, failed=True)
-    return ScheduleRun(**dict(row))
+    return ScheduleRun(**row)
 
 
 async def _source(connection: Connection, schedule: Schedule) -> SessionRow | None:
     """The newest session of the conversation that has an answer; after a reset, only of those since then."""
     sql = """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND committed AND generation = (
                  SELECT generation FROM conversations WHERE tenant = $1 AND id = $2) ORDER BY ended_at DESC LIMIT 1"""
-    row: asyncpg.Record | None = await connection.fetchrow(sql, schedule.tenant, schedule.conversation_id)
-    return from_columns(row) if row else None
+    return await fetch_one(connection, from_columns, sql, schedule.tenant, schedule.conversation_id)
 
 
 async def _add_message(connection: Connection, schedule: Schedule, tick: TickCall, text: str) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import asyncpg
 
@@ -16,21 +15,10 @@ from domain.notifications import NewNotice, SchedulePaused
 from domain.schedules import Schedule, ScheduleRules
 from domain.sessions.new_session import NewSession
 from store import addresses, audit, notices, workspaces
-from store.database import Connection, Pool, keep_readable
+from store.database import Connection, Pool, fetch_all, fetch_one, keep_readable
 from store.workspaces import Manifest
 
 COLUMNS = ", ".join(name for name in Schedule.model_fields)
-Kind = TypeVar("Kind", bound=Schedule)
-
-
-def read_as(kind: type[Kind], row: asyncpg.Record) -> Kind:
-    rules = ScheduleRules.model_validate_json(row["rules"])
-    session = NewSession.model_validate_json(row["session"])
-    return kind(**{**row, "rules": rules, "session": session})
-
-
-def _read(row: asyncpg.Record) -> Schedule:
-    return read_as(Schedule, row)
 
 
 async def create(
@@ -68,7 +56,7 @@ async def create(
             await workspaces.change_in(connection, tenant, conversation_id, lambda known: {**known, **files})
         inputs = rules.model_dump_json()
         await audit.append(connection, tenant, TENANT, created_by, "create_schedule", subject=rules.name, inputs=inputs)
-        return _read(row)
+        return Schedule(**row)
 
 
 async def replace(
@@ -81,7 +69,7 @@ async def replace(
     values = (schedule_id, rules.name, given, session.model_dump_json(exclude_defaults=True), prompt)
     with contextlib.suppress(asyncpg.UniqueViolationError):
         row = await audit.change(pool, tenant, by, "replace_schedule", sql, *values, inputs=given)
-        return _read(row) if row else None
+        return Schedule(**row) if row else None
     return None
 
 
@@ -94,7 +82,7 @@ async def set_paused(
                WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}, name"""
     action = "pause_schedule" if paused else "resume_schedule"
     row = await audit.change(pool, tenant, by, action, sql, schedule_id, paused, reason if paused else None)
-    return _read(row) if row else None
+    return Schedule(**row) if row else None
 
 
 async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule | None:
@@ -102,14 +90,13 @@ async def delete(pool: Pool, tenant: str, schedule_id: str, by: str) -> Schedule
     sql = f"""UPDATE schedules SET deleted_at = now(), version = version + 1
                WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}, name"""
     row = await audit.change(pool, tenant, by, "delete_schedule", sql, schedule_id)
-    return _read(row) if row else None
+    return Schedule(**row) if row else None
 
 
 async def get(pool: "Pool | Connection", tenant: str, schedule_id: str, *, lock: bool = False) -> Schedule | None:
     """A schedule by id, even if it was deleted."""
     sql = f"SELECT {COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2{' FOR UPDATE' if lock else ''}"
-    row = await pool.fetchrow(sql, tenant, schedule_id)
-    return _read(row) if row else None
+    return await fetch_one(pool, Schedule, sql, tenant, schedule_id)
 
 
 async def list_all(
@@ -126,26 +113,23 @@ async def list_all(
                WHERE tenant = $1 AND ($2::text IS NULL OR name = $2) AND ($3::text IS NULL OR id < $3)
                  AND (deleted_at IS NULL OR (status IS NOT NULL AND ($5 OR $2 IS NOT NULL)))
                ORDER BY id DESC LIMIT $4"""
-    rows = await pool.fetch(sql, tenant, name, before_id, limit, ended)
-    return [_read(row) for row in rows]
+    return await fetch_all(pool, Schedule, sql, tenant, name, before_id, limit, ended)
 
 
 async def list_of_creator(pool: Pool, tenant: str, creator: str) -> list[Schedule]:
     sql = f"""SELECT {COLUMNS} FROM schedules
                WHERE tenant = $1 AND created_by = $2 AND deleted_at IS NULL ORDER BY id"""
-    rows = await pool.fetch(sql, tenant, creator)
-    return [_read(row) for row in rows]
+    return await fetch_all(pool, Schedule, sql, tenant, creator)
 
 
 async def count(pool: Pool, tenant: str) -> int:
-    found: int = await pool.fetchval("SELECT count(*) FROM schedules WHERE tenant = $1 AND deleted_at IS NULL", tenant)
-    return found
+    return int(await pool.fetchval("SELECT count(*) FROM schedules WHERE tenant = $1 AND deleted_at IS NULL", tenant))
 
 
 async def find_unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
     """Schedules of all tenants whose newest version Temporal does not have."""
     rows = await pool.fetch(f"SELECT {COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
-    return keep_readable(rows, _read, "schedule")
+    return keep_readable(rows, Schedule, "schedule")
 
 
 async def mark_synced(pool: Pool, schedule: Schedule) -> None:
@@ -171,8 +155,7 @@ async def note_backfill(pool: Pool, schedule: Schedule, start: datetime, end: da
 async def is_backfilled(pool: Pool, schedule: Schedule, at: datetime) -> bool:
     """Whether a backfill that includes this time was requested."""
     sql = "SELECT backfilled @> $3::timestamptz FROM schedules WHERE tenant = $1 AND id = $2"
-    found: bool = await pool.fetchval(sql, schedule.tenant, schedule.id, at)
-    return found
+    return bool(await pool.fetchval(sql, schedule.tenant, schedule.id, at))
 
 
 async def count_run(connection: Connection, schedule: Schedule, *, failed: bool) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
-import asyncpg
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import to_jsonable_python
 
@@ -34,7 +33,7 @@ from domain.sessions.session_state import SessionInput
 from domain.sessions.writes import Acceptance, AcceptanceRecord, QueuedBegin, SessionEnding
 from domain.wire import RENEW_AFTER, SessionRefusal
 from store import agents, audit, workspaces
-from store.database import Connection, Pool, call, keep_readable, to_json
+from store.database import Connection, Pool, call, fetch_one, keep_readable, to_json
 from store.workspaces import Manifest
 
 
@@ -144,13 +143,13 @@ def to_columns(session: PlacedSession) -> JsonObject:
     return {**_FIRST_COLUMNS, **_columns(dict(session))}
 
 
-def from_columns(row: asyncpg.Record | Mapping[str, Any]) -> SessionRow:
+def from_columns(**row: Any) -> SessionRow:
     return SessionRow(**{key: json.loads(value) if key in _JSON and value else value for key, value in row.items()})
 
 
 async def get(pool: "Pool | Connection", tenant: str, session_id: str) -> SessionRow | None:
-    row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND id = $2", tenant, session_id)
-    return from_columns(row) if row else None
+    sql = "SELECT * FROM sessions WHERE tenant = $1 AND id = $2"
+    return await fetch_one(pool, from_columns, sql, tenant, session_id)
 
 
 async def load(pool: "Pool | Connection", ref: SessionRef) -> SessionRow:
@@ -162,7 +161,7 @@ async def load(pool: "Pool | Connection", ref: SessionRef) -> SessionRow:
 
 async def by_ids(pool: Pool, tenant: str, session_ids: list[str]) -> dict[str, SessionRow]:
     rows = await pool.fetch("SELECT * FROM sessions WHERE tenant = $1 AND id = ANY($2::text[])", tenant, session_ids)
-    return {row["id"]: from_columns(row) for row in rows}
+    return {row["id"]: from_columns(**row) for row in rows}
 
 
 async def begin_queued(pool: "Pool | Connection", begin: QueuedBegin) -> str | None:
@@ -187,13 +186,12 @@ async def first_queued(pool: "Pool | Connection", tenant: str, session_id: str) 
 async def newest_of_thread(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
     sql = """SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND status <> 'submitted'
               ORDER BY id DESC LIMIT 1"""
-    row = await pool.fetchrow(sql, tenant, thread_id)
-    return from_columns(row) if row else None
+    return await fetch_one(pool, from_columns, sql, tenant, thread_id)
 
 
 async def live_of_thread(pool: "Pool | Connection", tenant: str, thread_id: str) -> SessionRow | None:
-    row = await pool.fetchrow("SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live", tenant, thread_id)
-    return from_columns(row) if row else None
+    sql = "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 AND live"
+    return await fetch_one(pool, from_columns, sql, tenant, thread_id)
 
 
 async def find(
@@ -238,7 +236,7 @@ async def find(
         id_prefix,
         timeout=SEARCH_SECONDS if text else None,
     )
-    return [from_columns(row) for row in rows]
+    return [from_columns(**row) for row in rows]
 
 
 async def request_cancel(pool: Pool, ref: SessionRef, stop: RecordedStop) -> bool:
@@ -340,7 +338,7 @@ class EarlierResponse(BaseModel):
 class Accepted(BaseModel):
     """The session as it was written, or exactly one reason for a refusal."""
 
-    session: Annotated[SessionRow, BeforeValidator(from_columns)] | None = None
+    session: Annotated[SessionRow, BeforeValidator(lambda row: from_columns(**row))] | None = None
     replay: EarlierResponse | None = None  # the request was answered before, under the same idempotency key
     reused: bool = False  # the key came with another request before
     quota: int | None = None  # the number of live tasks
@@ -369,7 +367,7 @@ class Accepted(BaseModel):
 async def count_waiting(pool: Pool, tenant: str) -> Waiting:
     row = await pool.fetchrow("SELECT * FROM count_waiting($1)", tenant)
     assert row is not None
-    return Waiting(**dict(row))
+    return Waiting(**row)
 
 
 async def accept(pool: "Pool | Connection", acceptance: Acceptance) -> Accepted:
@@ -536,8 +534,7 @@ async def find_unheard(pool: Pool, older_than_s: float, limit: int = 20) -> list
                   WHERE r.status = 'answered' AND NOT r.settled AND r.answered_at < now() - make_interval(secs => $1)
                     AND s.status IN ('submitted', 'working', 'input_required')) found
               ORDER BY random() LIMIT $2"""
-    rows = await pool.fetch(sql, older_than_s, limit)
-    return [(row["tenant"], row["id"], row["what"]) for row in rows]
+    return [(row["tenant"], row["id"], row["what"]) for row in await pool.fetch(sql, older_than_s, limit)]
 
 
 async def find_orphaned(pool: Pool, older_than_s: float, limit: int = 200) -> list[SessionRow]:
@@ -554,8 +551,7 @@ async def find_running(pool: Pool, limit: int = 500) -> list[tuple[str, str]]:
     """The sessions of all tenants that do not wait for people, with their conversations; the latest first."""
     sql = """SELECT id, conversation_id FROM sessions WHERE live AND status IN ('submitted', 'working')
               ORDER BY updated_at DESC LIMIT $1"""
-    rows = await pool.fetch(sql, limit)
-    return [(row["id"], row["conversation_id"]) for row in rows]
+    return [(row["id"], row["conversation_id"]) for row in await pool.fetch(sql, limit)]
 
 
 # Short ids of sessions, for people to type.

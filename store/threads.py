@@ -9,7 +9,7 @@ from domain.conversations.subagents import SubagentTerms
 from domain.events import ModelRetry
 from domain.sessions.session import AgentRef, Status
 from store import audit
-from store.database import Pool
+from store.database import Pool, fetch_all, fetch_one
 from store.sessions import SessionRow, from_columns
 
 
@@ -23,15 +23,13 @@ class ThreadPlace(BaseModel):
 async def get(pool: Pool, tenant: str, thread_id: str) -> ThreadPlace | None:
     sql = """SELECT id, conversation_id, parent_thread_id, terminated_at IS NOT NULL AS terminated
                FROM threads WHERE tenant = $1 AND id = $2"""
-    row = await pool.fetchrow(sql, tenant, thread_id)
-    return ThreadPlace(**row) if row else None
+    return await fetch_one(pool, ThreadPlace, sql, tenant, thread_id)
 
 
 async def newest_session(pool: Pool, tenant: str, thread_id: str) -> SessionRow | None:
     """The newest session, even if it still waits."""
     sql = "SELECT * FROM sessions WHERE tenant = $1 AND thread_id = $2 ORDER BY created_at DESC LIMIT 1"
-    row = await pool.fetchrow(sql, tenant, thread_id)
-    return from_columns(row) if row else None
+    return await fetch_one(pool, from_columns, sql, tenant, thread_id)
 
 
 async def is_terminated(pool: Pool, tenant: str, thread_id: str) -> bool:
@@ -90,45 +88,37 @@ SELECT s.id AS session_id, s.thread_id, coalesce(s.subagent_name, s.agent) AS na
 
 async def children_of_thread(pool: Pool, tenant: str, thread_id: str, limit: int = 100) -> list[Child]:
     """One entry per subagent: its newest session."""
-    rows = await pool.fetch(
-        f"""SELECT * FROM (SELECT DISTINCT ON (thread_id) * FROM ({_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2) k
-                            ORDER BY thread_id, session_id DESC) newest ORDER BY session_id DESC LIMIT $3""",
-        tenant,
-        thread_id,
-        limit,
-    )
-    return [Child(**row) for row in rows]
+    sql = f"""SELECT * FROM (SELECT DISTINCT ON (thread_id) *
+                               FROM ({_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2) k
+                              ORDER BY thread_id, session_id DESC) newest ORDER BY session_id DESC LIMIT $3"""
+    return await fetch_all(pool, Child, sql, tenant, thread_id, limit)
 
 
 async def children_of_session(pool: Pool, tenant: str, session_id: str, limit: int = 1_000) -> list[Child]:
     """Every session that this one spawned, oldest first."""
     sql = f"{_SELECT} WHERE s.tenant = $1 AND s.spawned_by = $2 ORDER BY s.created_at, s.id LIMIT $3"
-    rows = await pool.fetch(sql, tenant, session_id, limit)
-    return [Child(**row) for row in rows]
+    return await fetch_all(pool, Child, sql, tenant, session_id, limit)
 
 
 async def get_child(pool: Pool, tenant: str, thread_id: str, session_id: str) -> Child | None:
     """A child of this thread, by the id of any of its sessions."""
-    row = await pool.fetchrow(
-        f"{_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2 AND s.id = $3", tenant, thread_id, session_id
-    )
-    return Child(**row) if row else None
+    return await _newest_child(pool, "p.thread_id = $2 AND s.id = $3", tenant, thread_id, session_id)
 
 
 async def find_child_by_name(pool: Pool, tenant: str, thread_id: str, name: str) -> Child | None:
     """The newest session of the child with this name in this thread."""
-    sql = f"""{_SELECT} JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
-               WHERE s.tenant = $1 AND t.parent_thread_id = $2 AND t.name = $3 ORDER BY s.created_at DESC LIMIT 1"""
-    row = await pool.fetchrow(sql, tenant, thread_id, name)
-    return Child(**row) if row else None
+    return await _newest_child(pool, "t.parent_thread_id = $2 AND t.name = $3", tenant, thread_id, name)
 
 
 async def find_child_by_thread(pool: Pool, tenant: str, parent_thread: str, thread_id: str) -> Child | None:
     """The newest session of a child thread of this thread."""
-    sql = f"""{_SELECT} WHERE s.tenant = $1 AND p.thread_id = $2 AND s.thread_id = $3
-               ORDER BY s.created_at DESC LIMIT 1"""
-    row = await pool.fetchrow(sql, tenant, parent_thread, thread_id)
-    return Child(**row) if row else None
+    return await _newest_child(pool, "p.thread_id = $2 AND s.thread_id = $3", tenant, parent_thread, thread_id)
+
+
+async def _newest_child(pool: Pool, which: str, *values: str) -> Child | None:
+    sql = f"""{_SELECT} JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
+               WHERE s.tenant = $1 AND {which} ORDER BY s.created_at DESC LIMIT 1"""
+    return await fetch_one(pool, Child, sql, *values)
 
 
 async def get_registry(pool: Pool, tenant: str, conversation_id: str, thread_id: str) -> list[RegistryEntry]:
@@ -158,8 +148,7 @@ async def find_descendants(pool: Pool, tenant: str, session_id: str) -> list[str
                  SELECT id, live FROM sessions WHERE tenant = $1 AND spawned_by = $2
                  UNION SELECT s.id, s.live FROM sessions s JOIN tree t ON s.tenant = $1 AND s.spawned_by = t.id)
              SELECT id FROM tree WHERE live"""
-    rows = await pool.fetch(sql, tenant, session_id)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await pool.fetch(sql, tenant, session_id)]
 
 
 async def find_path_above(pool: Pool, tenant: str, session_id: str) -> list[tuple[int, AgentRef]]:
@@ -183,8 +172,7 @@ async def find_signs_of_life(pool: Pool, tenant: str, session_ids: list[str]) ->
                 AND (NOT live OR EXISTS (
                     SELECT 1 FROM events e WHERE e.tenant = s.tenant AND e.session_id = s.id
                        AND (is_delta(e.type) OR e.type IN ('usage_updated', 'model_retry'))))"""
-    rows = await pool.fetch(sql, tenant, session_ids)
-    return {row["id"]: row["error_type"] for row in rows}
+    return {row["id"]: row["error_type"] for row in await pool.fetch(sql, tenant, session_ids)}
 
 
 def retry_text(retry: str | None) -> str:
@@ -212,27 +200,28 @@ async def find_address(pool: Pool, tenant: str, agent_id: str) -> AgentAddress |
                FROM sessions s JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
                JOIN threads t ON t.tenant = s.tenant AND t.id = s.thread_id
               WHERE s.tenant = $1 AND s.id = $2"""
-    row = await pool.fetchrow(sql, tenant, agent_id)
-    return AgentAddress(**row) if row else None
+    return await fetch_one(pool, AgentAddress, sql, tenant, agent_id)
 
 
 async def has_reported(pool: Pool, session: SessionRow) -> bool:
     """Whether a session's agent has sent a message to the agent that started it since the session began, or whether the
     session itself is its answer to a reminder."""
-    found: bool = await pool.fetchval(
-        """SELECT EXISTS (SELECT 1 FROM inbox i JOIN sessions p ON p.tenant = i.tenant AND p.id = $4
-                           WHERE i.tenant = $1 AND i.conversation_id = $2 AND i.thread_id = p.thread_id
-                             AND i.author = $3 AND i.created_at >= $5)
-               OR EXISTS (SELECT 1 FROM inbox WHERE tenant = $1 AND taken_by = $6 AND author = $7)""",
-        session.tenant,
-        session.conversation_id,
-        session.thread_id,
-        session.spawned_by,
-        session.created_at,
-        session.id,
-        REMINDER,
+    sql = """SELECT EXISTS (SELECT 1 FROM inbox i JOIN sessions p ON p.tenant = i.tenant AND p.id = $4
+                         WHERE i.tenant = $1 AND i.conversation_id = $2 AND i.thread_id = p.thread_id
+                           AND i.author = $3 AND i.created_at >= $5)
+             OR EXISTS (SELECT 1 FROM inbox WHERE tenant = $1 AND taken_by = $6 AND author = $7)"""
+    return bool(
+        await pool.fetchval(
+            sql,
+            session.tenant,
+            session.conversation_id,
+            session.thread_id,
+            session.spawned_by,
+            session.created_at,
+            session.id,
+            REMINDER,
+        )
     )
-    return found
 
 
 async def find_recent_foreground(pool: Pool, tenant: str, except_for: str) -> AgentAddress | None:
@@ -245,5 +234,4 @@ async def find_recent_foreground(pool: Pool, tenant: str, except_for: str) -> Ag
               ORDER BY EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.thread_id = c.id AND s.live) DESC,
                        (SELECT max(s.created_at) FROM sessions s
                          WHERE s.tenant = $1 AND s.thread_id = c.id AND s.trigger = 'channel') DESC LIMIT 1"""
-    row = await pool.fetchrow(sql, tenant, except_for)
-    return AgentAddress(**row) if row else None
+    return await fetch_one(pool, AgentAddress, sql, tenant, except_for)

@@ -67,17 +67,15 @@ async def check_attempt(connection: Connection, attempt: ToolAttempt) -> None:
 
 
 async def get_remote(pool: Pool, tenant: str, node: str, index: int) -> RemoteCall | None:
-    found = await pool.fetchval(
-        "SELECT remote FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3", tenant, node, index
-    )
+    sql = "SELECT remote FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3"
+    found = await pool.fetchval(sql, tenant, node, index)
     return RemoteCall.model_validate_json(found) if found else None
 
 
 async def get_results(pool: Pool, tenant: str, node: str) -> list[ToolCallResult]:
     sql = """SELECT call_index AS index, state, result AS text, shown AS files FROM tool_calls
               WHERE tenant = $1 AND node = $2 ORDER BY call_index"""
-    rows = await pool.fetch(sql, tenant, node)
-    return [ToolCallResult(**{**row, "files": json.loads(row["files"])}) for row in rows]
+    return [ToolCallResult(**{**row, "files": json.loads(row["files"])}) for row in await pool.fetch(sql, tenant, node)]
 
 
 async def count_calls(pool: Pool, tenant: str, sessions: Sequence[SessionRow]) -> list[SessionRow]:
@@ -152,8 +150,7 @@ async def find_models_used(pool: Pool, session: SessionRow) -> list[str]:
     """The models that really answered, in the order of their first answer."""
     sql = """SELECT data::jsonb ->> 'model' AS model, min(seq) AS first FROM events
               WHERE tenant = $1 AND session_id = $2 AND type = 'usage_updated' GROUP BY 1 ORDER BY 2"""
-    rows = await pool.fetch(sql, session.tenant, session.id)
-    return [row["model"] for row in rows]
+    return [row["model"] for row in await pool.fetch(sql, session.tenant, session.id)]
 
 
 # The tool calls of a mission, for the risks that begin after a number of them.

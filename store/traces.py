@@ -3,13 +3,12 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from errand.models import ToolSpan
 from pydantic import BaseModel, Json
 
 from domain.messages import Body, Node, ReplyBody, read_body
-from store.database import Pool
+from store.database import Pool, fetch_all, fetch_one
 
 
 async def get_replies(pool: Pool, tenant: str, session_id: str, limit: int) -> list[Node]:
@@ -17,8 +16,7 @@ async def get_replies(pool: Pool, tenant: str, session_id: str, limit: int) -> l
     sql = """SELECT id, parent, session_id, kind, author, line, side, step, body FROM messages
               WHERE tenant = $1 AND session_id = $2 AND kind = 'assistant' AND reply IS NOT NULL
               ORDER BY created_at, id LIMIT $3"""
-    rows = await pool.fetch(sql, tenant, session_id, limit)
-    return [Node(**row) for row in rows]
+    return await fetch_all(pool, Node, sql, tenant, session_id, limit)
 
 
 async def get_calls(pool: Pool, tenant: str, session_id: str, limit: int) -> dict[tuple[str, int], ToolSpan]:
@@ -34,8 +32,7 @@ async def get_calls(pool: Pool, tenant: str, session_id: str, limit: int) -> dic
 async def find_spawned(pool: Pool, tenant: str, session_id: str, limit: int) -> list[str]:
     """The sessions that this one started, oldest first."""
     sql = "SELECT id FROM sessions WHERE tenant = $1 AND spawned_by = $2 ORDER BY created_at, id LIMIT $3"
-    rows: list[Any] = await pool.fetch(sql, tenant, session_id, limit)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await pool.fetch(sql, tenant, session_id, limit)]
 
 
 # The recorded steps that a rerun repeats.
@@ -98,16 +95,14 @@ async def find_recorded_reply(
                              WHERE tenant = $1 AND session_id = $2 AND line = $5 AND kind = 'assistant'
                                AND reply IS NOT NULL AND step >= $3 ORDER BY step OFFSET $4 LIMIT 1)
               ORDER BY jsonb_array_length(reply::jsonb -> 'calls') > 0 DESC, created_at DESC, id DESC LIMIT 1"""
-    row = await pool.fetchrow(sql, tenant, session_id, from_step, number - 1, line)
-    return RecordedReply(**row) if row else None
+    return await fetch_one(pool, RecordedReply, sql, tenant, session_id, from_step, number - 1, line)
 
 
 async def lines_within(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> set[int]:
     """The calls of a step that had their own line."""
     sql = """SELECT DISTINCT split_part(line, $3, 2) AS place FROM messages
               WHERE tenant = $1 AND session_id = $2 AND starts_with(line, $3)"""
-    rows = await pool.fetch(sql, tenant, session_id, f"{line}/{step}.")
-    return {int(row["place"].partition("/")[0]) for row in rows}
+    return {int(row["place"].partition("/")[0]) for row in await pool.fetch(sql, tenant, session_id, f"{line}/{step}.")}
 
 
 async def find_messages_to(pool: Pool, tenant: str, session_id: str, line: str, step: int) -> list[tuple[str, Body]]:

@@ -28,7 +28,7 @@ from domain.triggers import (
     covers,
 )
 from store import addresses, audit, conversations, input_requests, missions
-from store.database import Connection, Pool, decide
+from store.database import Connection, Pool, decide, fetch_all
 from store.input_requests import OpenedRow
 from store.sessions import Accepted, SessionRow
 
@@ -40,12 +40,6 @@ _COLUMNS = ", ".join(EventTrigger.model_fields)
 class SignedTrigger:
     trigger: EventTrigger
     secret: str = field(repr=False)
-
-
-def _read(row: asyncpg.Record) -> EventTrigger:
-    given = {name: row[name] for name in EventTrigger.model_fields}
-    session = NewSession.model_validate_json(given["session"]) if given["session"] else None
-    return EventTrigger(**given | {"rules": TriggerRules.model_validate_json(given["rules"]), "session": session})
 
 
 async def put_trigger(
@@ -70,13 +64,12 @@ async def put_trigger(
     values = (new_id(), name, given, run, prompt, keys.seal(secret, tenant, SEALED_FOR, name), by)
     row = await audit.change(pool, tenant, by, "put_trigger", sql, *values, inputs=rules.model_dump_json())
     assert row is not None
-    return _read(row)
+    return EventTrigger(**row)
 
 
 async def find_trigger(pool: Pool, tenant: str, name: str, keys: KeyRing) -> SignedTrigger | None:
-    row = await pool.fetchrow(
-        "SELECT * FROM triggers WHERE tenant = $1 AND name = $2 AND deleted_at IS NULL", tenant, name
-    )
+    sql = "SELECT * FROM triggers WHERE tenant = $1 AND name = $2 AND deleted_at IS NULL"
+    row = await pool.fetchrow(sql, tenant, name)
     return _read_signed(row, keys) if row else None
 
 
@@ -87,10 +80,8 @@ async def find_receiver(pool: Pool, name: str, keys: KeyRing) -> SignedTrigger |
 
 
 async def list_triggers(pool: Pool, tenant: str) -> list[EventTrigger]:
-    rows = await pool.fetch(
-        f"SELECT {_COLUMNS} FROM triggers WHERE tenant = $1 AND deleted_at IS NULL ORDER BY name", tenant
-    )
-    return [_read(row) for row in rows]
+    sql = f"SELECT {_COLUMNS} FROM triggers WHERE tenant = $1 AND deleted_at IS NULL ORDER BY name"
+    return await fetch_all(pool, EventTrigger, sql, tenant)
 
 
 async def remove_trigger(pool: Pool, tenant: str, name: str, by: str) -> None:
@@ -101,7 +92,7 @@ async def remove_trigger(pool: Pool, tenant: str, name: str, by: str) -> None:
 
 
 def _read_signed(row: asyncpg.Record, keys: KeyRing) -> SignedTrigger:
-    return SignedTrigger(_read(row), keys.unseal(row["secret"], row["tenant"], SEALED_FOR, row["name"]))
+    return SignedTrigger(EventTrigger(**row), keys.unseal(row["secret"], row["tenant"], SEALED_FOR, row["name"]))
 
 
 # Rows of external events: each is written once, then decided. A lock on the key orders an event and a wait for it.
@@ -427,8 +418,7 @@ async def unsubscribe(pool: Pool, session: SessionRow, pattern: str) -> None:
 
 async def list_patterns(pool: "Pool | Connection", session: SessionRow) -> list[str]:
     sql = "SELECT pattern FROM event_subscriptions WHERE tenant = $1 AND thread_id = $2 ORDER BY pattern"
-    rows = await pool.fetch(sql, session.tenant, session.thread_id)
-    return [row["pattern"] for row in rows]
+    return [row["pattern"] for row in await pool.fetch(sql, session.tenant, session.thread_id)]
 
 
 async def _subscribers(connection: Connection, tenant: str, name: str, except_thread: str) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, Json
 
@@ -29,7 +29,7 @@ from domain.sealing import KeyRing
 from domain.sessions.new_session import NewSession
 from domain.sessions.session import AgentRef, SessionRef
 from store import agents, audit
-from store.database import Connection, Pool, keep_readable
+from store.database import Connection, Pool, fetch_all, fetch_one, keep_readable, read_row
 from store.threads import ThreadPlace
 
 Session = TypeVar("Session", bound=NewSession)
@@ -86,10 +86,8 @@ class TenantVariable(BaseModel):
 
 
 async def list_of_tenant(pool: Pool, tenant: str) -> list[TenantVariable]:
-    rows = await pool.fetch(
-        "SELECT name, value, updated_by, updated_at FROM tenant_variables WHERE tenant = $1 ORDER BY name", tenant
-    )
-    return [TenantVariable(**row) for row in rows]
+    sql = "SELECT name, value, updated_by, updated_at FROM tenant_variables WHERE tenant = $1 ORDER BY name"
+    return await fetch_all(pool, TenantVariable, sql, tenant)
 
 
 async def values_of_tenant(pool: Pool, tenant: str) -> dict[str, str]:
@@ -119,13 +117,8 @@ async def put_for_tenant(pool: Pool, tenant: str, given: Mapping[str, str], by: 
 
 
 async def remove_for_tenant(pool: Pool, tenant: str, name: str, by: str) -> bool:
-    async with pool.acquire() as connection, connection.transaction():
-        found = await connection.fetchval(
-            "DELETE FROM tenant_variables WHERE tenant = $1 AND name = $2 RETURNING name", tenant, name
-        )
-        if found is not None:
-            await audit.append(connection, tenant, TENANT, by, "remove_tenant_variable", subject=name)
-    return found is not None
+    sql = "DELETE FROM tenant_variables WHERE tenant = $1 AND name = $2 RETURNING name"
+    return await audit.change(pool, tenant, by, "remove_tenant_variable", sql, name) is not None
 
 
 # Values that are set for a thread during its life: stored with the thread, and passed on to the threads below it.
@@ -199,9 +192,8 @@ async def set_for_session(pool: Pool, ref: SessionRef, values: dict[str, str]) -
 
 async def renew_threads(pool: Pool, tenant: str, conversation_id: str, thread_ids: Iterable[str]) -> None:
     """Let threads that were just opened take over the values that were set above them in between."""
-    found = await pool.fetchval(
-        "SELECT variables_set FROM conversations WHERE tenant = $1 AND id = $2", tenant, conversation_id
-    )
+    sql = "SELECT variables_set FROM conversations WHERE tenant = $1 AND id = $2"
+    found = await pool.fetchval(sql, tenant, conversation_id)
     if not found:
         return
     async with pool.acquire() as connection, connection.transaction():
@@ -220,17 +212,13 @@ async def _lock_threads(connection: Connection, tenant: str, conversation_id: st
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 3))", f"variables/{tenant}/{conversation_id}"
     )
-    rows = await connection.fetch(
-        """SELECT t.id, t.parent_thread_id, coalesce(t.variables, '{}') AS own, s.id AS session_id,
-                  s.agent_owner, s.agent, s.agent_version, s.handed_to, s.variables AS values
-             FROM threads t
-             JOIN LATERAL (SELECT * FROM sessions WHERE tenant = t.tenant AND thread_id = t.id
-                            ORDER BY created_at DESC LIMIT 1) s ON true
-            WHERE t.tenant = $1 AND t.conversation_id = $2 AND t.terminated_at IS NULL""",
-        tenant,
-        conversation_id,
-    )
-    return {row["id"]: _Thread(**row) for row in rows}
+    sql = """SELECT t.id, t.parent_thread_id, coalesce(t.variables, '{}') AS own, s.id AS session_id,
+                    s.agent_owner, s.agent, s.agent_version, s.handed_to, s.variables AS values
+               FROM threads t
+               JOIN LATERAL (SELECT * FROM sessions WHERE tenant = t.tenant AND thread_id = t.id
+                              ORDER BY created_at DESC LIMIT 1) s ON true
+              WHERE t.tenant = $1 AND t.conversation_id = $2 AND t.terminated_at IS NULL"""
+    return {row["id"]: _Thread(**row) for row in await connection.fetch(sql, tenant, conversation_id)}
 
 
 async def _pass_on(
@@ -306,79 +294,45 @@ async def open_request(pool: Pool, request: VariableRequest) -> VariableRequest:
         json.dumps([one.model_dump(mode="json") for one in request.needs]),
         request.spawn.model_dump_json(),
     )
-    row = await pool.fetchrow(
-        f"""SELECT {_COLUMNS} FROM variable_requests
-             WHERE tenant = $1 AND (id = $2 OR
-                   ($5 AND instance AND thread_id = $3 AND name = $4 AND status <> 'started'))
-             ORDER BY id <> $2 LIMIT 1""",
-        request.tenant,
-        request.id,
-        request.thread_id,
-        request.name,
-        request.instance,
-    )
+    sql = f"""SELECT {_COLUMNS} FROM variable_requests
+               WHERE tenant = $1 AND (id = $2 OR
+                     ($5 AND instance AND thread_id = $3 AND name = $4 AND status <> 'started'))
+               ORDER BY id <> $2 LIMIT 1"""
+    row = await pool.fetchrow(sql, request.tenant, request.id, request.thread_id, request.name, request.instance)
     assert row is not None
-    return _read(row)
+    return VariableRequest(**row)
 
 
 async def get_request(pool: Pool, tenant: str, thread_id: str, request_id: str) -> VariableRequest | None:
-    row = await pool.fetchrow(
-        f"SELECT {_COLUMNS} FROM variable_requests WHERE tenant = $1 AND thread_id = $2 AND id = $3",
-        tenant,
-        thread_id,
-        request_id,
-    )
-    return _read(row) if row else None
+    sql = f"SELECT {_COLUMNS} FROM variable_requests WHERE tenant = $1 AND thread_id = $2 AND id = $3"
+    return await fetch_one(pool, VariableRequest, sql, tenant, thread_id, request_id)
 
 
 async def find_requests(
     pool: Pool, tenant: str, status: VariableRequestStatus, conversation_id: str | None, after: str | None, limit: int
 ) -> list[VariableRequest]:
     """The requests after this one, oldest first."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM variable_requests
-             WHERE tenant = $1 AND status = $2 AND ($3::text IS NULL OR conversation_id = $3) AND id > $4
-             ORDER BY id LIMIT $5""",
-        tenant,
-        status,
-        conversation_id,
-        after or "",
-        limit,
-    )
-    return [_read(row) for row in rows]
+    sql = f"""SELECT {_COLUMNS} FROM variable_requests
+               WHERE tenant = $1 AND status = $2 AND ($3::text IS NULL OR conversation_id = $3) AND id > $4
+               ORDER BY id LIMIT $5"""
+    return await fetch_all(pool, VariableRequest, sql, tenant, status, conversation_id, after or "", limit)
 
 
 async def find_waiting_names(pool: Pool, tenant: str, thread_id: str, agent: str) -> list[str]:
     """The instances of an agent that wait to begin on this thread."""
-    rows = await pool.fetch(
-        """SELECT name FROM variable_requests
-            WHERE tenant = $1 AND thread_id = $2 AND agent = $3 AND instance AND status <> 'started' ORDER BY id""",
-        tenant,
-        thread_id,
-        agent,
-    )
-    return [row["name"] for row in rows]
+    sql = """SELECT name FROM variable_requests
+              WHERE tenant = $1 AND thread_id = $2 AND agent = $3 AND instance AND status <> 'started' ORDER BY id"""
+    return [row["name"] for row in await pool.fetch(sql, tenant, thread_id, agent)]
 
 
 async def answer_request(pool: Pool, request: VariableRequest, spawn: SpawnRequest, by: str) -> VariableRequest | None:
     """Store the values once; None if somebody else has set some."""
-    async with pool.acquire() as connection, connection.transaction():
-        row = await connection.fetchrow(
-            f"""UPDATE variable_requests
-                   SET status = 'answered', spawn = $3, attempts = attempts + 1, answered_by = $4, answered_at = now()
-                 WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING {_COLUMNS}""",
-            request.tenant,
-            request.id,
-            spawn.model_dump_json(),
-            by,
-        )
-        if row is None:
-            return None
-        chain, subject = request.conversation_id, f"variables {request.id}"
-        await audit.append(
-            connection, request.tenant, chain, by, "answer", session_id=request.session_id, subject=subject
-        )
-    return _read(row)
+    sql = f"""UPDATE variable_requests
+                 SET status = 'answered', spawn = $3, attempts = attempts + 1, answered_by = $4, answered_at = now()
+               WHERE tenant = $1 AND id = $2 AND status = 'open' RETURNING {_COLUMNS}"""
+    values = (request.id, spawn.model_dump_json(), by)
+    about = {"chain": request.conversation_id, "session_id": request.session_id, "subject": f"variables {request.id}"}
+    return read_row(VariableRequest, await audit.change(pool, request.tenant, by, "answer", sql, *values, **about))
 
 
 async def settle_request(pool: Pool, request: VariableRequest, *, started: bool) -> None:
@@ -396,16 +350,8 @@ async def settle_request(pool: Pool, request: VariableRequest, *, started: bool)
 async def find_unstarted(pool: Pool, older_than_s: float, limit: int = 100) -> list[VariableRequest]:
     """Requests of all tenants that were answered a while ago but not started, because the process that took the values
     died."""
-    rows = await pool.fetch(
-        f"""SELECT {_COLUMNS} FROM variable_requests
-             WHERE status = 'answered' AND answered_at < now() - make_interval(secs => $1)
-             ORDER BY random() LIMIT $2""",
-        older_than_s,
-        limit,
-    )
-    return keep_readable(rows, _read, "request")
-
-
-def _read(row: Any) -> VariableRequest:
-    fields = {**row, "needs": json.loads(row["needs"]), "spawn": json.loads(row["spawn"])}
-    return VariableRequest.model_validate(fields)
+    sql = f"""SELECT {_COLUMNS} FROM variable_requests
+               WHERE status = 'answered' AND answered_at < now() - make_interval(secs => $1)
+               ORDER BY random() LIMIT $2"""
+    rows = await pool.fetch(sql, older_than_s, limit)
+    return keep_readable(rows, VariableRequest, "request")

@@ -41,8 +41,7 @@ async def problems(pool: Pool) -> list[str]:
     """The faults in files of agents and own tools that running workers report."""
     sql = """SELECT DISTINCT unnest(problems) AS problem FROM workers
               WHERE seen_at > now() - make_interval(secs => $1) ORDER BY 1"""
-    rows = await pool.fetch(sql, FRESH_SECONDS)
-    return [row["problem"] for row in rows]
+    return [row["problem"] for row in await pool.fetch(sql, FRESH_SECONDS)]
 
 
 async def models(pool: Pool) -> list[ProviderReport]:
@@ -60,16 +59,13 @@ async def leave(pool: Pool, worker_id: str) -> None:
 
 async def fresh(pool: Pool) -> dict[str, tuple[str, datetime]]:
     """Worker id -> its sandbox and the last time it was seen, for workers seen lately."""
-    rows = await pool.fetch(
-        "SELECT id, sandbox, seen_at FROM workers WHERE seen_at > now() - make_interval(secs => $1)", FRESH_SECONDS
-    )
-    return {row["id"]: (row["sandbox"], row["seen_at"]) for row in rows}
+    sql = "SELECT id, sandbox, seen_at FROM workers WHERE seen_at > now() - make_interval(secs => $1)"
+    return {row["id"]: (row["sandbox"], row["seen_at"]) for row in await pool.fetch(sql, FRESH_SECONDS)}
 
 
 async def tools(pool: Pool) -> set[str]:
     """The names that the workers of the last day reported."""
-    rows = await pool.fetch("SELECT DISTINCT unnest(tools) AS tool FROM workers")
-    return {row["tool"] for row in rows}
+    return {row["tool"] for row in await pool.fetch("SELECT DISTINCT unnest(tools) AS tool FROM workers")}
 
 
 async def begin_sweep(pool: Pool, worker_id: str, every_s: float) -> bool:
@@ -96,5 +92,4 @@ async def dead(pool: Pool, own_id: str) -> set[str]:
                 AND pg_postmaster_start_time() < now() - make_interval(secs => $3)
                 AND EXISTS (SELECT FROM connected WHERE pid = pg_backend_pid() AND name = left($2, 63))
                 AND NOT EXISTS (SELECT FROM connected WHERE pid <> pg_backend_pid() AND name = left(workers.id, 63))"""
-    rows = await pool.fetch(sql, FRESH_SECONDS, own_id, RECONNECTED_SECONDS)
-    return {row["id"] for row in rows}
+    return {row["id"] for row in await pool.fetch(sql, FRESH_SECONDS, own_id, RECONNECTED_SECONDS)}

@@ -73,9 +73,8 @@ async def get(pool: "Pool | Connection", tenant: str, workspace_id: str) -> tupl
 
 async def get_all(pool: "Pool | Connection", tenant: str, workspace_id: str) -> tuple[int, Manifest, Tree | None]:
     """The same with what was removed from the tree, and the tree."""
-    row = await pool.fetchrow(
-        "SELECT version, manifest, tree FROM workspaces WHERE tenant = $1 AND id = $2", tenant, workspace_id
-    )
+    sql = "SELECT version, manifest, tree FROM workspaces WHERE tenant = $1 AND id = $2"
+    row = await pool.fetchrow(sql, tenant, workspace_id)
     if row is None:
         return 0, {}, None
     tree = Tree.model_validate_json(row["tree"]) if row["tree"] is not None else None
@@ -84,10 +83,8 @@ async def get_all(pool: "Pool | Connection", tenant: str, workspace_id: str) -> 
 
 async def bytes_of_tenant(pool: Pool, tenant: str) -> int:
     """The bytes of all workspaces of a tenant, including earlier versions of files that reruns need."""
-    used: int = await pool.fetchval(
-        "SELECT coalesce(sum(bytes + history_bytes), 0)::bigint FROM workspaces WHERE tenant = $1", tenant
-    )
-    return used
+    sql = "SELECT coalesce(sum(bytes + history_bytes), 0)::bigint FROM workspaces WHERE tenant = $1"
+    return int(await pool.fetchval(sql, tenant))
 
 
 async def find_removed(pool: Pool, keys: list[tuple[str, str]]) -> list[tuple[str, str]]:

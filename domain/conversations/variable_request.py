@@ -7,6 +7,7 @@ from enum import StrEnum
 from domain.agents.variables import NeededVariable
 from domain.conversations.requests import SpawnRequest
 from domain.frozen import Frozen
+from domain.json_object import Stored
 
 ENV_REQUIRED = "subagent_env_required"
 
@@ -26,8 +27,8 @@ class VariableRequest(Frozen):
     agent: str
     name: str
     instance: bool = False  # it is resumable, so no other child may have its name
-    needs: list[NeededVariable]
-    spawn: SpawnRequest  # the original call; the values are added to it
+    needs: Stored[list[NeededVariable]]
+    spawn: Stored[SpawnRequest]  # the original call; the values are added to it
     status: VariableRequestStatus = VariableRequestStatus.OPEN
     attempts: int = 0  # how often values were set: the conversation may have refused to start the child
     created_at: datetime | None = None
