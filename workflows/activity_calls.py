@@ -1,7 +1,7 @@
 """Each activity call: its name, types, timeouts and retries. The workflows call activities through here only."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -50,6 +50,12 @@ LOCAL_TIMEOUT = timedelta(seconds=2)
 PERSISTENT = RetryPolicy(
     initial_interval=timedelta(milliseconds=100),
     maximum_interval=timedelta(seconds=10),
+    non_retryable_error_types=NEVER_RETRIED,
+)
+# A failed model call sets its own retry delay; this first pause is for a worker that died.
+UNTIL_DEADLINE = RetryPolicy(
+    initial_interval=timedelta(milliseconds=100),
+    maximum_interval=timedelta(seconds=60),
     non_retryable_error_types=NEVER_RETRIED,
 )
 
@@ -104,16 +110,23 @@ class TypedActivity(Generic[In, Out]):
 
 @dataclass(frozen=True)
 class ShortActivity(TypedActivity[In, Out]):
-    """An activity that is repeated until it succeeds; most are short, on our own database."""
+    """An activity that is repeated, most until they succeed; most are short, on our own database."""
 
     summary: Callable[[In], str] = lambda argument: ""
-    within: timedelta = timedelta(seconds=30)
+    within: timedelta = timedelta(seconds=30)  # one attempt
+    altogether: timedelta | None = None
+    grace: timedelta = timedelta(seconds=1)  # after the time `until` which it is repeated
+    retry: RetryPolicy = field(default_factory=lambda: PERSISTENT)
 
-    def __call__(self, argument: In, summary: str | None = None) -> "workflow.ActivityHandle[Out]":
+    def __call__(
+        self, argument: In, summary: str | None = None, *, until: datetime | None = None
+    ) -> "workflow.ActivityHandle[Out]":
+        left = self.altogether if until is None else max(until - workflow.now(), timedelta()) + self.grace
         return self.start(
             argument,
             start_to_close_timeout=self.within,
-            retry_policy=PERSISTENT,
+            schedule_to_close_timeout=left,
+            retry_policy=self.retry,
             summary=preview(summary if summary is not None else self.summary(argument), 200),
         )
 
@@ -152,6 +165,53 @@ settle_request = ShortActivity("settle_request", OpenRequest, SettledRequest, la
 remind_request = ShortActivity(
     "remind_request", RemindRequest, Nothing, lambda remind: "escalation" if remind.escalate else "reminder"
 )
+# Fetch the repository, check it out and run the longest setup.
+prepare_tree = ShortActivity(
+    "prepare_tree",
+    TreeRequest,
+    Nothing,
+    lambda request: "prepare the repository",
+    within=timedelta(minutes=45),
+    retry=UNTIL_DEADLINE,
+)
+# The session has ended for its caller once this is done, so it gets little time.
+collect_changes = ShortActivity(
+    "collect_changes",
+    TreeRequest,
+    Nothing,
+    lambda request: "keep the changes as a patch",
+    altogether=timedelta(seconds=60),
+)
+# Run commands and a judging model call.
+check_acceptance = ShortActivity(
+    "check_acceptance",
+    CheckAcceptance,
+    AcceptanceVerdict,
+    lambda check: f"acceptance criteria, round {check.round}",
+    within=timedelta(minutes=30),
+    grace=timedelta(seconds=60),
+    retry=UNTIL_DEADLINE,
+)
+list_hooks = ShortActivity(
+    "list_hooks", HookList, HookPoints, lambda wanted: f"hooks of {wanted.agent.name}", altogether=timedelta(minutes=5)
+)
+# Run the hooks of one moment. Each has its own time limit, and so have all of them together.
+run_hooks = ShortActivity(
+    "run_hooks",
+    HookCall,
+    HookOutcome,
+    lambda call: f"hooks {call.point}",
+    within=timedelta(minutes=5),
+    altogether=timedelta(minutes=10),
+)
+# A caller waits for this, so the attempt of a dead worker is repeated only once.
+discover_tools = ShortActivity(
+    "discover_tools",
+    DiscoverTools,
+    DiscoveredTools,
+    lambda wanted: ", ".join(wanted.servers),
+    retry=RetryPolicy(maximum_attempts=2),
+)
 
 CALL_MODEL = TypedActivity("call_model", ModelCall, ModelReply)
 CALL_HANDLER = TypedActivity("call_handler", ModelCall, ModelReply)
@@ -159,12 +219,6 @@ ACTIVATE = TypedActivity("activate", ModelCall, ModelReply)
 ATTEMPTS = TypedActivity("attempts", ModelCall, ModelReply)
 # one registered activity per tool: tool.bash, tool.read_file, …
 RUN_TOOL = TypedActivity("tool.*", ToolRequest, ToolOutcome)
-PREPARE_TREE = TypedActivity("prepare_tree", TreeRequest, Nothing)
-COLLECT_CHANGES = TypedActivity("collect_changes", TreeRequest, Nothing)
-CHECK_ACCEPTANCE = TypedActivity("check_acceptance", CheckAcceptance, AcceptanceVerdict)
-LIST_HOOKS = TypedActivity("list_hooks", HookList, HookPoints)
-RUN_HOOKS = TypedActivity("run_hooks", HookCall, HookOutcome)
-DISCOVER_TOOLS = TypedActivity("discover_tools", DiscoverTools, DiscoveredTools)
 
 CUT_TIME = timedelta(seconds=1)  # for a reply that is cut off, until it is stored
 # A retry cannot repeat a call that may happen only once; it can only report its outcome as unknown. So a worker that
@@ -173,12 +227,6 @@ ONCE_PATIENCE = timedelta(seconds=5)
 # What an attempt may take besides its tool's own time: the workspace is restored, the call waits for its turn in it,
 # and its files and its result wait for a database that is away. Heartbeats notice a dead worker sooner.
 AROUND_CALL = timedelta(minutes=15)
-# A failed model call sets its own retry delay; this first pause is for a worker that died.
-UNTIL_DEADLINE = RetryPolicy(
-    initial_interval=timedelta(milliseconds=100),
-    maximum_interval=timedelta(seconds=60),
-    non_retryable_error_types=NEVER_RETRIED,
-)
 
 
 def call_model(
@@ -218,67 +266,3 @@ def run_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[T
 def run_bookkeeping_tool(request: ToolRequest, call: ToolCall) -> "workflow.ActivityHandle[ToolOutcome]":
     """Make one attempt as a local activity, for tools that touch only our own records; if it fails, use `run_tool`."""
     return RUN_TOOL.start_local(request, name=call.activity, summary=preview(call.preview, 200))
-
-
-def prepare_tree(request: TreeRequest, deadline: datetime) -> "workflow.ActivityHandle[Nothing]":
-    """Fetch the repository, check it out and run the setup; retried until the session's deadline."""
-    return PREPARE_TREE.start(
-        request,
-        start_to_close_timeout=timedelta(minutes=45),  # the fetch, the checkout and the longest setup
-        schedule_to_close_timeout=max(deadline - workflow.now(), timedelta(seconds=1)),
-        retry_policy=UNTIL_DEADLINE,
-        summary="prepare the repository",
-    )
-
-
-def collect_changes(request: TreeRequest) -> "workflow.ActivityHandle[Nothing]":
-    """The session has ended for its caller once this is done, so it gets little time."""
-    return COLLECT_CHANGES.start(
-        request,
-        start_to_close_timeout=timedelta(seconds=30),
-        schedule_to_close_timeout=timedelta(seconds=60),
-        retry_policy=PERSISTENT,
-        summary="keep the changes as a patch",
-    )
-
-
-def check_acceptance(check: CheckAcceptance, deadline: datetime) -> "workflow.ActivityHandle[AcceptanceVerdict]":
-    """Run commands and a judging model call; retried like a model call, until the session's deadline."""
-    return CHECK_ACCEPTANCE.start(
-        check,
-        start_to_close_timeout=timedelta(minutes=30),
-        schedule_to_close_timeout=max(deadline - workflow.now() + timedelta(seconds=60), timedelta(seconds=60)),
-        retry_policy=UNTIL_DEADLINE,
-        summary=f"acceptance criteria, round {check.round}",
-    )
-
-
-def list_hooks(wanted: HookList) -> "workflow.ActivityHandle[HookPoints]":
-    return LIST_HOOKS.start(
-        wanted,
-        start_to_close_timeout=timedelta(seconds=30),
-        schedule_to_close_timeout=timedelta(minutes=5),
-        retry_policy=PERSISTENT,
-        summary=f"hooks of {wanted.agent.name}",
-    )
-
-
-def run_hooks(call: HookCall, within: timedelta = timedelta(minutes=10)) -> "workflow.ActivityHandle[HookOutcome]":
-    """Run the hooks of one moment. Each has its own time limit, and so have all of them together."""
-    return RUN_HOOKS.start(
-        call,
-        start_to_close_timeout=timedelta(minutes=5),
-        schedule_to_close_timeout=within,
-        retry_policy=PERSISTENT,
-        summary=f"hooks {call.point}",
-    )
-
-
-def discover_tools(wanted: DiscoverTools) -> "workflow.ActivityHandle[DiscoveredTools]":
-    """A caller waits for this, so the attempt of a dead worker is repeated only once."""
-    return DISCOVER_TOOLS.start(
-        wanted,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=RetryPolicy(maximum_attempts=2),
-        summary=preview(", ".join(wanted.servers), 200),
-    )

@@ -82,7 +82,7 @@ async def at_end(session: SessionContext, ending: Ending, line: Line) -> None:
             subject = HookSubject(reason=ending.reason, error=ending.error)
             call = _build_call(session, line, HookPoint.ON_END, subject)
             left = max(session.time_left(END_TIME), LEAST_TIME)
-            await activity_calls.run_hooks(call, min(left, timedelta(minutes=10)))
+            await activity_calls.run_hooks(call, until=workflow.now() + min(left, timedelta(minutes=10)))
     except ActivityError as error:
         workflow.logger.warning("the hooks of the end could not run: %s", cause(error)[1])
 

@@ -272,7 +272,7 @@ async def meet_criteria(session: SessionContext, line: Line) -> bool:
         sandbox=session.start.sandbox,
     )
     try:
-        verdict = await session.wait(activity_calls.check_acceptance(check, session.deadline))
+        verdict = await session.wait(activity_calls.check_acceptance(check, until=session.deadline))
     except ActivityError as error:
         session.check()
         raise Ending(Reason.ERROR, *cause(error)) from error

@@ -258,7 +258,7 @@ class Session:
 async def prepare_tree(session: SessionContext) -> Ending | None:
     """The ending if there is no tree: nothing has been asked of a model yet."""
     try:
-        await session.wait(activity_calls.prepare_tree(_tree_request(session), session.deadline))
+        await session.wait(activity_calls.prepare_tree(_tree_request(session), until=session.deadline))
     except ActivityError as error:
         session.check()
         _, message = cause(error)
