@@ -52,7 +52,6 @@ from connectors.connector import SenderPorts
 from domain.agents.handler import Handler
 from domain.notifications import ChannelName
 from domain.sealing import KeyRing
-from store.agents import Definitions
 from store.database import Pool
 from store.variables import SharedVariables
 from workflows.client import WorkflowClient
@@ -90,21 +89,19 @@ class ActivityServices:
 def build(services: ActivityServices) -> list[Callable[..., Any]]:
     """Every activity of the platform."""
     pool, tools = services.pool, services.tools
-    definitions, contexts = Definitions(pool), Contexts(pool)
-    models, toolbox = services.models, Toolbox(pool, tools)
+    models, toolbox, contexts = services.models, Toolbox(pool, tools), Contexts(pool)
     conversations = WorkflowClient(services.temporal, services.task_queue)
     times = ScheduleClient(services.temporal, services.task_queue)
-    own_schedules = OwnSchedules(pool, times, definitions)
+    own_schedules = OwnSchedules(pool, times)
     subagents = Subagents(pool, conversations, own_schedules)
-    checks = Checks(pool, definitions, services.workspaces, services.commands, tools, services.fetcher, subagents)
-    states = ThreadStates(pool, services.keys, definitions, subagents, services.workspaces)
-    hooks = Hooks(pool, services.hooks, definitions, states, services.workspaces)
+    checks = Checks(pool, services.workspaces, services.commands, tools, services.fetcher, subagents)
+    states = ThreadStates(pool, services.keys, subagents, services.workspaces)
+    hooks = Hooks(pool, services.hooks, states, services.workspaces)
     replying = (
         pool,
         models,
         services.events,
         contexts,
-        definitions,
         toolbox,
         Bounds(pool, models),
         hooks,
@@ -112,7 +109,6 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     run_tool = RunTool(
         pool,
         tools,
-        definitions,
         services.workspaces,
         services.commands,
         services.fetcher,
@@ -123,15 +119,14 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         Repositories(pool, services.mirrors, services.fetcher, services.workspaces.caps.file_bytes),
         Places(services.max_tool_calls),
     )
-    planner = Planner(pool, tools, definitions, services.models, subagents, services.subagent_depth)
+    planner = Planner(pool, tools, services.models, subagents, services.subagent_depth)
     begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
-    questions = Questions(pool, toolbox, definitions)
-    requests = InputRequests(pool, questions, definitions, conversations, services.max_questions)
+    questions = Questions(pool, toolbox)
+    requests = InputRequests(pool, questions, conversations, services.max_questions)
     acceptance = AcceptanceChecks(
         pool,
         models,
         contexts,
-        definitions,
         services.workspaces,
         services.commands,
         services.environments,
@@ -157,7 +152,7 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         trees.collect_changes,
         acceptance.check_acceptance,
         opening.restore_session,
-        FinishSession(pool, conversations, definitions, services.events, contexts).finish_session,
+        FinishSession(pool, conversations, services.events, contexts).finish_session,
         opening.open_sessions,
         opening.record_delivery,
         opening.load_conversation,

@@ -32,7 +32,7 @@ from domain.sessions.session import AgentRef, SessionRef
 from store import agents as stored_agents
 from store import sessions, threads
 from store import variables as stored_variables
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 from store.workspaces import Fence
 
@@ -135,7 +135,6 @@ class ThreadState:
 class ThreadStates:
     _pool: Pool
     _keys: KeyRing
-    _definitions: Definitions
     _subagents: Subagents
     _workspaces: Workspaces
 
@@ -151,7 +150,7 @@ class ThreadStates:
     ) -> ThreadState:
         """`agents`: from the session's own to the one whose tool or hook runs, which receives its own variables.
         `stored`: the session's values as its row holds them. `fence`: of the call, which may be over."""
-        definitions = [await self._definitions.load(agent) for agent in agents]
+        definitions = [await load_view(self._pool, agent) for agent in agents]
         values: Mapping[str, str] = {}
         redactor = Redactor()
         if stored or any(one.env or one.all_variables for one in definitions):  # most agents have no variables

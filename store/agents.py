@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import asyncpg
 from pydantic import ValidationError
@@ -231,20 +232,18 @@ async def find_reachable(pool: "Pool | Connection", tenant: str, agent: AgentDef
     return found
 
 
-class Definitions:
-    """Agent versions as workers use them: keeps those that were used last, since a version never changes. Versions of a
-    single session are read each time: there is no end of them."""
+# The versions that a process used last through a pool, the newest last: a version never changes.
+_VIEWS: WeakKeyDictionary[Pool, dict[AgentRef, AgentDefinition]] = WeakKeyDictionary()
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._known: dict[AgentRef, AgentDefinition] = {}
 
-    async def load(self, ref: AgentRef) -> AgentDefinition:
-        found = self._known.pop(ref, None)
-        if found is None:
-            found = (await load(self._pool, ref)).for_side(ref.side)
-        if not is_private(ref.owner):
-            self._known[ref] = found  # the newest is last
-            if len(self._known) > MOST_VERSIONS:
-                del self._known[next(iter(self._known))]
-        return found
+async def load_view(pool: Pool, ref: AgentRef) -> AgentDefinition:
+    """An agent version as its side has it. Versions of a single session are read each time: there is no end of them."""
+    known = _VIEWS.setdefault(pool, {})
+    found = known.pop(ref, None)
+    if found is None:
+        found = (await load(pool, ref)).for_side(ref.side)
+    if not is_private(ref.owner):
+        known[ref] = found
+        if len(known) > MOST_VERSIONS:
+            del known[next(iter(known))]
+    return found

@@ -43,7 +43,7 @@ from domain.policy.rules import Action, Rule, path_parts, verdict
 from domain.sessions.new_session import NewSession, Supervision
 from domain.sessions.session import AgentRef, DeliveryMode, Limits
 from store import agents, conversations, sessions, threads, variables, workspaces
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 from store.sessions import SessionRow
 from store.threads import Child
@@ -121,22 +121,21 @@ class Planned:
 class Planner:
     _pool: Pool
     _tools: dict[str, Tool]
-    _definitions: Definitions
     _models: Models
     _subagents: Subagents
     _default_depth: int
 
     async def load_spawner(self, call: DelegationCall) -> Spawner:
         session = await sessions.load(self._pool, call.ref)
-        return Spawner(call, session, [await self._definitions.load(agent) for agent in (*call.above, call.agent)])
+        return Spawner(call, session, [await load_view(self._pool, agent) for agent in (*call.above, call.agent)])
 
     async def find_max_depth(self, call: DelegationCall) -> int:
         """The smallest limit on the path: each agent may limit the levels below it, and the root's limit applies to
         all."""
         path = await threads.find_path_above(self._pool, call.ref.tenant, call.ref.session_id)
-        root = (await self._definitions.load(path[-1][1])).max_depth or self._default_depth
+        root = (await load_view(self._pool, path[-1][1])).max_depth or self._default_depth
         path += [(path[0][0], agent) for agent in (*call.above[1:], call.agent)]  # inline lines do not add a level
-        limited = [(depth, (await self._definitions.load(agent)).max_depth) for depth, agent in path]
+        limited = [(depth, (await load_view(self._pool, agent)).max_depth) for depth, agent in path]
         return min([root, *(depth + below for depth, below in limited if below)])
 
     async def plan(

@@ -44,7 +44,7 @@ from domain.sealing import SealingError
 from domain.sessions.session import AgentRef, CallState, ModelCall, SessionRef, ToolRequest
 from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookPoints
 from store import conversations, events, messages, sessions, threads, tool_calls, workspaces
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 from store.messages import StepFacts
 
@@ -55,7 +55,6 @@ RESULT_SECONDS = 20.0  # for all hooks of one result, because the tool's activit
 class Hooks:
     _pool: Pool
     _hooks: dict[str, SessionHook]
-    _definitions: Definitions
     _states: ThreadStates
     _workspaces: Workspaces
 
@@ -67,7 +66,7 @@ class Hooks:
         session = await sessions.get(self._pool, wanted.ref.tenant, wanted.ref.session_id)
         if session is None or session.dry_run or (session.rerun is not None and session.rerun.recorded):
             return HookPoints(points=[])
-        named = (await self._definitions.load(wanted.agent)).hooks
+        named = (await load_view(self._pool, wanted.agent)).hooks
         points = {hook.point for name in named if (hook := self._hooks.get(name))}
         if any(name not in self._hooks for name in named):
             # This worker cannot know the moment of a hook that it does not have. Its absence is reported at the first
@@ -78,7 +77,7 @@ class Hooks:
     @activity.defn(name="run_hooks")
     @with_heartbeats
     async def run_hooks(self, call: HookCall) -> HookOutcome:
-        named = (await self._definitions.load(call.agent)).hooks
+        named = (await load_view(self._pool, call.agent)).hooks
         hooks = [hook for name in named if (hook := self._hooks.get(name)) and hook.point is call.point]
         absent = [name for name in named if name not in self._hooks]
         notes: list[str] = []

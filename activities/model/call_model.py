@@ -68,7 +68,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import OnceEvent
 from store import budgets, files, messages
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import COMMIT_PATIENCE, TRANSIENT_ERRORS, Pool, patiently
 from store.messages import StepFacts
 
@@ -85,7 +85,6 @@ class CallModel:
     _models: Models
     _events: EventWriter
     _contexts: Contexts
-    _definitions: Definitions
     toolbox: Toolbox
     _bounds: "Bounds"
     _hooks: Hooks
@@ -98,7 +97,7 @@ class CallModel:
         by = call_attempt()
         async with send_heartbeats():
             with retry_if_away():
-                agents = [await self._definitions.load(agent) for agent in (*call.above, call.agent)]
+                agents = [await load_view(self._pool, agent) for agent in (*call.above, call.agent)]
             return await self._reply(self.show_as(call, agents[-1]), by, agents)
 
     async def _reply(self, call: ModelCall, by: CallAttempt, agents: list[AgentDefinition]) -> ModelReply:

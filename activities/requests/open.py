@@ -46,7 +46,7 @@ from domain.sessions.input_request import (
 from domain.sessions.session import AgentRef, CallState, EffectKind, SandboxMode, preview
 from domain.sessions.writes import NewRequest, RequestOpening, RequestSettlement, ShownRequest, SpentSoFar
 from store import events, input_requests, messages, sessions, tool_calls, triggers, variables
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.client import WorkflowClient
@@ -66,7 +66,6 @@ WAIT_TOOL = wait_for_event.TOOL
 class InputRequests:
     _pool: Pool
     _questions: "Questions"
-    _definitions: Definitions
     _conversations: WorkflowClient
     _max_questions: int  # of a session
 
@@ -218,7 +217,7 @@ class InputRequests:
         answered; this check is the one that decides."""
         if "arguments" not in answer:
             return None
-        layers = await load_layers(self._pool, self._definitions, settle.ref, settle.agents)
+        layers = await load_layers(self._pool, settle.ref, settle.agents)
         found = judge_call(tool, answer["arguments"], layers)
         return found.because if found.action is Action.DENY else None
 
@@ -314,7 +313,6 @@ LONGEST_VALUE = 10_000  # characters of a value
 class Questions:
     _pool: Pool
     _toolbox: Toolbox
-    _definitions: Definitions
 
     async def tool(self, session: SessionRow, agents: list[AgentRef], name: str, external: bool) -> Tool:
         """A tool of the platform, of the agent, or of the caller. If its
@@ -322,7 +320,7 @@ class Questions:
         if not external and name in self._toolbox.tools:
             return self._toolbox.tools[name]
         if not external:
-            agent = await self._definitions.load(agents[-1])
+            agent = await load_view(self._pool, agents[-1])
             own = await self._toolbox.find_own(session.tenant, agent, agents[-1].side, name)
             if own is not None:
                 return own
@@ -420,7 +418,7 @@ class Questions:
     ) -> ShownRequest:
         details: JsonObject = {"tool": tool.name, "arguments": arguments, "so_far": spent.model_dump()}
         details |= {"external": True} if tool.external else {}
-        all_layers = await load_layers(self._pool, self._definitions, request.ref, request.agents)
+        all_layers = await load_layers(self._pool, request.ref, request.agents)
         layers = rules_about(all_layers, tool)
         rule = judge_call(tool, arguments, layers).rule
         details |= {"rule": rule.model_dump(mode="json")} if rule else {}
@@ -451,7 +449,7 @@ class Questions:
             found["hosts"] = tool.call_subjects(arguments) or []
         config = session.task.config
         if tool.kind is EffectKind.COMMAND and config.environment is None:
-            agent = await self._definitions.load(agents[-1])
+            agent = await load_view(self._pool, agents[-1])
             if config.sandbox is SandboxMode.ISOLATED or not agent.network:
                 found["network"] = False
         return found

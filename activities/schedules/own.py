@@ -6,7 +6,7 @@ from domain.schedules import Schedule, ScheduleRules, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
 from store import schedules, sessions
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.schedules import ScheduleClient
@@ -17,10 +17,9 @@ class ScheduleRefused(Exception):
 
 
 class OwnSchedules:
-    def __init__(self, pool: Pool, client: ScheduleClient, definitions: Definitions) -> None:
+    def __init__(self, pool: Pool, client: ScheduleClient) -> None:
         self._pool = pool
         self._client = client
-        self._definitions = definitions
 
     async def put(self, ref: SessionRef, rules: ScheduleRules, prompt: str) -> str:
         """Create a schedule, or replace the agent's own one of this name; returns its next times."""
@@ -35,7 +34,7 @@ class OwnSchedules:
         if (known := own.get(rules.name)) is not None:
             made = await schedules.replace(self._pool, ref.tenant, known.id, rules, run, prompt, _creator(session))
         else:
-            most = (await self._definitions.load(session.agent_ref)).schedules
+            most = (await load_view(self._pool, session.agent_ref)).schedules
             if len(own) >= most:
                 raise ScheduleRefused(f"You may have {format_count(most, 'schedule')}, and have {len(own)}.")
             made = await schedules.create(self._pool, ref.tenant, rules, run, prompt, {}, _creator(session))
@@ -65,7 +64,7 @@ class OwnSchedules:
         session = await sessions.load(self._pool, ref)
         if session.thread_id != session.conversation_id:
             raise ScheduleRefused("Only the agent of a conversation has schedules, not its subagents.")
-        if not (await self._definitions.load(session.agent_ref)).schedules:
+        if not (await load_view(self._pool, session.agent_ref)).schedules:
             raise ScheduleRefused("Your definition allows you no schedules.")
         return session
 

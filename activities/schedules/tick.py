@@ -47,7 +47,7 @@ from domain.schedules import (
 )
 from domain.sessions.session import Effect, Reason, RecordedStop, SessionRef, StopRequest
 from store import conversations, missions, schedule_runs, schedules, sessions, workspaces
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 from store.sessions import SessionRow
 from store.variables import SharedVariables
@@ -197,7 +197,6 @@ class CheckFailed(Exception):
 @dataclass
 class Checks:
     _pool: Pool
-    _definitions: Definitions
     _workspaces: Workspaces
     _commands: Commands
     _tools: Mapping[str, Tool]
@@ -208,7 +207,7 @@ class Checks:
         """The output for the agent; empty: there is nothing to do. The command is the owner's own, so the agent's rules
         do not apply; the sandbox and the task's rules do."""
         session = schedule.session
-        agent = await self._definitions.load(session.agent_ref)
+        agent = await load_view(self._pool, session.agent_ref)
         sandbox = session.task.config.sandbox
         version, _ = await workspaces.get(self._pool, schedule.tenant, schedule.conversation_id)
         network = open_network(self._commands, agent, sandbox, session.rules)

@@ -52,7 +52,7 @@ from domain.sessions.writes import (
 )
 from domain.task import parts_of
 from store import files, sessions, tool_calls, workspaces
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 
 WHY = 500  # characters of a reason
@@ -69,7 +69,6 @@ class AcceptanceChecks:
     _pool: Pool
     _models: Models
     _contexts: Contexts
-    _definitions: Definitions
     _workspaces: Workspaces
     _commands: Commands
     _environments: Environments
@@ -115,7 +114,7 @@ class AcceptanceChecks:
         known = await tool_calls.claim(self._pool, claim)
         if not known.go:
             return self._recorded(criterion, known.state, known.text or "", log)
-        agent = await self._definitions.load(check.agent)
+        agent = await load_view(self._pool, check.agent)
         environment = await self._environments.open(check.ref, named) if named is not None else None
         network = open_network(self._commands, agent, check.sandbox, bounds, environment)
         version, _ = await workspaces.get(self._pool, check.ref.tenant, check.workspace_id)

@@ -37,7 +37,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import SessionEnding, ThreadMessage
 from store import channels, conversations, files, mailbox, messages, sessions, threads, tool_calls, workspaces
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import Pool
 from store.sessions import WrittenEnding
 from store.threads import REMINDER
@@ -62,7 +62,6 @@ _BECAUSE = {
 class FinishSession:
     _pool: Pool
     _workflows: WorkflowClient
-    _definitions: Definitions
     _events: EventWriter
     _contexts: Contexts
 
@@ -173,7 +172,7 @@ class FinishSession:
         failed = finish.reason is not Reason.GOAL_REACHED
         message = text_of(node)
         if finish.binding.index is not None:
-            side = (await self._definitions.load(finish.agent)).side(finish.agent.side)
+            side = (await load_view(self._pool, finish.agent)).side(finish.agent.side)
             call = calls_of(node)[finish.binding.index]
             binding = side.session_fail if failed else side.session_stop
             message = binding.message(call.arguments, text_of(node)) if binding else ""
@@ -186,7 +185,7 @@ class FinishSession:
         """The answer as JSON, if the agent or the task has an output schema and the answer is JSON."""
         if output is None or finish.reason is not Reason.GOAL_REACHED:
             return None
-        agent = apply_terms(await self._definitions.load(finish.agent), terms)
+        agent = apply_terms(await load_view(self._pool, finish.agent), terms)
         if agent.output_schema is None:
             return None
         try:
@@ -217,7 +216,7 @@ class FinishSession:
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         if own is None or own.delivery is not DeliveryMode.REPORT:
             return
-        tools = own.tools if own.tools is not None else (await self._definitions.load(own.agent_ref)).tools
+        tools = own.tools if own.tools is not None else (await load_view(self._pool, own.agent_ref)).tools
         if SEND_AGENT_MESSAGE.name not in tools or await threads.has_reported(self._pool, own):
             return
         message_id = derive_id(ref.session_id, REMINDER)

@@ -42,7 +42,6 @@ from store import (
     variables,
     workers,
 )
-from store.agents import Definitions
 from store.database import Pool
 from workflows.client import WorkflowClient
 from workflows.schedules import ScheduleClient
@@ -80,7 +79,7 @@ class Sweep:
         self._pool = pool
         self._client = client
         self._conversations = WorkflowClient(client, task_queue)
-        self._finish = FinishSession(pool, self._conversations, Definitions(pool), events, Contexts(pool))
+        self._finish = FinishSession(pool, self._conversations, events, Contexts(pool))
         self._workspaces = workspaces
         self._sent: set[str] = set()  # signals that this worker has sent
         self._dispatcher = dispatcher

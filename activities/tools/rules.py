@@ -22,7 +22,7 @@ from domain.policy.rules import (
 )
 from domain.sessions.session import AgentRef, Effect, SessionRef, ToolCall
 from store import input_requests, sessions
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import COMMIT_PATIENCE, Pool, patiently
 
 RULES = TypeAdapter(list[list[Rule]])
@@ -30,13 +30,11 @@ FORBIDDEN = "The rules of this task forbid this call of {}: {}. It was not run."
 QUESTION = 2_000  # characters of a question that ends a session
 
 
-async def load_layers(
-    pool: Pool, definitions: Definitions, ref: SessionRef, agents: list[AgentRef]
-) -> list[list[Rule]]:
+async def load_layers(pool: Pool, ref: SessionRef, agents: list[AgentRef]) -> list[list[Rule]]:
     """The layers of rules that bind a line of a session: of each agent from the session's own to the line's, of the
     task, and of the sessions above it."""
     session = await sessions.load(pool, ref)
-    return [*[(await definitions.load(agent)).rules for agent in agents], *session.rules]
+    return [*[(await load_view(pool, agent)).rules for agent in agents], *session.rules]
 
 
 async def judge_reply(

@@ -76,7 +76,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import BudgetUse, NewFile, ToolAttempt, ToolClaim, ToolCommit
 from store import files, input_requests, runs, tool_calls
-from store.agents import Definitions
+from store.agents import load_view
 from store.database import COMMIT_PATIENCE, Pool, patiently
 from store.tool_calls import ToolClaimResult
 from store.workspaces import Fence
@@ -130,7 +130,6 @@ class RunTool:
 
     _pool: Pool
     _tools: dict[str, Tool]
-    _definitions: Definitions
     _workspaces: Workspaces
     _commands: Commands
     _fetcher: Fetcher
@@ -160,9 +159,9 @@ class RunTool:
     async def _find_tool(self, name: str, request: ToolRequest) -> Tool | None:
         """The tool of this activity; None if nothing runs: the call was refused, or repeats a recorded result."""
         if name == DECLARED:
-            return find_declared(await self._definitions.load(request.agent), request)
+            return find_declared(await load_view(self._pool, request.agent), request)
         if name == MCP:
-            return find_mcp(await self._definitions.load(request.agent), request.name)
+            return find_mcp(await load_view(self._pool, request.agent), request.name)
         return self._tools.get(name)
 
     async def run_call(self, request: ToolRequest, tool: Tool | None) -> ToolOutcome:
@@ -210,7 +209,7 @@ class RunTool:
         self, request: ToolRequest, attempt: ToolAttempt, tool: Tool, claim: ToolClaimResult, given: JsonObject
     ) -> ClaimedCall:
         approval = await patiently(lambda: load_approval(self._pool, request), seconds=COMMIT_PATIENCE)
-        agent = await self._definitions.load(request.agent)
+        agent = await load_view(self._pool, request.agent)
         return ClaimedCall(request, attempt, tool, claim, agent, given, approval)
 
     async def _find_result(self, request: ToolRequest, reply: ReplyBody) -> ToolResult:
@@ -300,7 +299,7 @@ class RunTool:
         return verdict(await self._layers(request), tool, [subject]).action is Action.ALLOW
 
     async def _layers(self, request: ToolRequest) -> list[list[Rule]]:
-        return await load_layers(self._pool, self._definitions, request.ref, [*request.above, request.agent])
+        return await load_layers(self._pool, request.ref, [*request.above, request.agent])
 
     # record
 

@@ -111,7 +111,7 @@ async def test_approval_of_another_call_is_refused_where_the_call_is_made(people
     [request] = await waiting(people, task_id)
     await answered(people, task_id, {"approved": True})
     unused: Any = None  # the call is refused before any of these is used
-    runner = RunTool(people.pool, {"bash": BASH}, *[unused] * 10)
+    runner = RunTool(people.pool, {"bash": BASH}, *[unused] * 9)
     other = ToolRequest(
         ref=SessionRef(tenant="default", session_id=task_id, conversation_id=task_id),
         agent=AgentRef(name="asker", owner="default", version=1),

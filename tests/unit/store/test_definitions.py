@@ -7,6 +7,7 @@ import pytest
 from domain.agents.definition import AgentDefinition
 from domain.sessions.session import AgentRef
 from store import agents
+from store.database import PatientPool
 
 
 async def test_kept_definitions_are_bounded_and_private_ones_are_read_each_time(
@@ -22,7 +23,7 @@ async def test_kept_definitions_are_bounded_and_private_ones_are_read_each_time(
     monkeypatch.setattr(agents, "MOST_VERSIONS", 2)
     private = AgentRef(owner=agents.private_owner("s1"), name="p", version=1)
     a, b, c = (AgentRef(owner="t", name=name, version=1) for name in "abc")
-    known = agents.Definitions(None)  # type: ignore[arg-type]
+    pool: Any = PatientPool.__new__(PatientPool)
     for ref in (private, a, b, private, a, c, a, b):
-        assert (await known.load(ref)).name == ref.name
+        assert (await agents.load_view(pool, ref)).name == ref.name
     assert read == [private, a, b, private, c, b]
