@@ -18,7 +18,7 @@ from activities.attempt import call_attempt, retry_if_away, run_of
 from activities.model.call_model import CallModel
 from activities.requests.external_tools import Arguments
 from activities.tools.builtin import ask_user
-from activities.tools.offered import Offered
+from activities.tools.offered import Offered, ReplyPrompt
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool, clean
 from domain import events as ev
 from domain import wire
@@ -122,16 +122,9 @@ class Attempts(CallModel):
         tools = [ATTEMPT, ask_user.TOOL] if facts.may_ask else [ATTEMPT]
         return {tool.name: (tool, tool.definition) for tool in tools}
 
-    async def ask(
-        self,
-        call: ModelCall,
-        agent: AgentDefinition,
-        nodes: list[Node],
-        tools: Offered,
-        facts: StepFacts,
-        turn: ModelResponse,
-    ) -> None:
-        own = [node for node in nodes if node.session_id == call.ref.session_id]
+    async def ask(self, prompt: ReplyPrompt, turn: ModelResponse) -> None:
+        call, tools = prompt.call, prompt.tools
+        own = [node for node in prompt.nodes if node.session_id == call.ref.session_id]
         task = "\n\n".join(text_of(node) for node in own if node.kind == USER)
         begun = _find_calls(own, ATTEMPT.name)
         turn.stop_reason = StopReason.TOOL_CALLS
@@ -155,7 +148,7 @@ class Attempts(CallModel):
             if asked is not None:
                 choice = _read_answer(own, asked, completed)
             else:
-                choice = await self._choose(call, facts, task, completed, turn)
+                choice = await self._choose(call, prompt.facts, task, completed, turn)
                 if choice is None and ask_user.TOOL.name in tools:
                     turn.content.append(_question(call, completed))
                     return

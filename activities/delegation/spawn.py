@@ -17,7 +17,7 @@ from activities.delegation.plan import CONFIGURED, ChildRefused, Planned, Planne
 from activities.delegation.settle import DelegationRecord
 from activities.model.call_model import CallModel
 from activities.requests.external_tools import CallersTool
-from activities.tools.offered import CREATE, Offered, find_enabled
+from activities.tools.offered import CREATE, Offered, ReplyPrompt, find_enabled
 from activities.tools.tool import BEGIN_DELEGATIONS, Tool, list_problems
 from domain import events as ev
 from domain.agents.definition import AgentDefinition
@@ -45,7 +45,7 @@ from domain.conversations.subagents import (
 from domain.conversations.variable_request import VariableRequest
 from domain.errors import Refusal, Unavailable
 from domain.ids import derive_id
-from domain.messages import USER, ModelResponse, Node, ReplyBody, ToolCallBlock, calls_of, text_of
+from domain.messages import USER, ModelResponse, ReplyBody, ToolCallBlock, calls_of, text_of
 from domain.policy.rules import Rule
 from domain.redaction import is_sealed
 from domain.sessions.session import (
@@ -422,23 +422,16 @@ class Activate(CallModel):
     ) -> Offered:
         return await self.toolbox.immediate(call, agents[-1], facts)
 
-    async def ask(
-        self,
-        call: ModelCall,
-        agent: AgentDefinition,
-        nodes: list[Node],
-        tools: Offered,
-        facts: StepFacts,
-        turn: ModelResponse,
-    ) -> None:
+    async def ask(self, prompt: ReplyPrompt, turn: ModelResponse) -> None:
+        agent, facts = prompt.agent, prompt.facts
         variables = {
             name: value for name, value in resolve_values(agent, facts.variables).items() if not is_sealed(value)
         }
-        asked = (text_of(node) for node in reversed(nodes) if node.kind == USER)
+        asked = (text_of(node) for node in reversed(prompt.nodes) if node.kind == USER)
         task = next((text for text in asked if text.strip()), BEGIN)  # the thread's latest request
         turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
         for one in find_enabled(agent, facts.variables):
-            if one.immediate is None or (CREATE if one.resumable else one.name) not in tools:
+            if one.immediate is None or (CREATE if one.resumable else one.name) not in prompt.tools:
                 continue
             name = variables.get(one.immediate.name_env or "", "").strip()[:MOST_NAME] or one.name
             if one.resumable and _is_there(facts.registry, one.name, name):
@@ -451,7 +444,7 @@ class Activate(CallModel):
                 arguments = {"agent": one.name, "name": name, "message": text}
             turn.content.append(
                 ToolCallBlock(
-                    id=f"immediate_{call.step}_{len(turn.content)}",
+                    id=f"immediate_{prompt.call.step}_{len(turn.content)}",
                     name=CREATE if one.resumable else one.name,
                     arguments=arguments,
                 )

@@ -8,7 +8,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.model.call_model import CallModel
-from activities.tools.offered import Offered
+from activities.tools.offered import ReplyPrompt
 from activities.tools.tool import clean
 from activities.user_code import run_apart, run_within
 from domain import wire
@@ -17,9 +17,8 @@ from domain.agents.handler import Handler, HandlerReply, HandlerTurn, as_handler
 from domain.agents.variables import model_values, resolve_values
 from domain.conversations.subagents import is_enabled
 from domain.ids import derive_id
-from domain.messages import ModelResponse, Node, TextBlock, ToolCallBlock
+from domain.messages import ModelResponse, TextBlock, ToolCallBlock
 from domain.sessions.session import ModelCall, ModelReply, StopReason
-from store.messages import StepFacts
 
 ATTEMPTS = 3  # for a handler that raises or takes too long; the death of a worker does not count
 SECONDS = 120.0  # for one turn
@@ -46,20 +45,13 @@ class CallHandler(CallModel):
         """The name of the handler, which events and messages show instead of a model."""
         return call.model_copy(update={"model": f"handler:{agent.side(call.agent.side).handler}"})
 
-    async def ask(
-        self,
-        call: ModelCall,
-        agent: AgentDefinition,
-        nodes: list[Node],
-        tools: Offered,
-        facts: StepFacts,
-        turn: ModelResponse,
-    ) -> None:
-        name = agent.side(call.agent.side).handler or ""
+    async def ask(self, prompt: ReplyPrompt, turn: ModelResponse) -> None:
+        call = prompt.call
+        name = prompt.agent.side(call.agent.side).handler or ""
         handler = self.handlers.get(name)
         if handler is None:
             raise HandlerError(f"This worker has no handler {name!r}.")
-        reply = await _reply(name, handler, _turn(call, agent, nodes, tools, facts))
+        reply = await _reply(name, handler, _turn(prompt))
         if text := clean(reply.text):
             turn.content.append(TextBlock(text=text))
         key = derive_id(call.ref.session_id, "turn", call.step)
@@ -81,8 +73,9 @@ class CallHandler(CallModel):
         )
 
 
-def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Offered, facts: StepFacts) -> HandlerTurn:
-    variables = resolve_values(agent, facts.variables)
+def _turn(prompt: ReplyPrompt) -> HandlerTurn:
+    call, agent, given = prompt.call, prompt.agent, prompt.facts.variables
+    variables = resolve_values(agent, given)
     side = agent.side(call.agent.side)
     return HandlerTurn(
         key=derive_id(call.ref.session_id, "turn", call.head or "", call.step),
@@ -91,9 +84,9 @@ def _turn(call: ModelCall, agent: AgentDefinition, nodes: list[Node], tools: Off
         side=call.agent.side,
         label=side.label,
         step=call.step,
-        messages=as_handler_sees(nodes, call.agent.side),
-        variables=model_values(agent, facts.variables),
-        tools=list(tools),
+        messages=as_handler_sees(prompt.nodes, call.agent.side),
+        variables=model_values(agent, given),
+        tools=list(prompt.tools),
         subagents=[
             one.name for one in agent.subagent_tools if one.resumable and not one.hidden and is_enabled(one, variables)
         ],

@@ -12,6 +12,7 @@ from temporalio import activity
 from activities.attempt import with_heartbeats
 from activities.hooks.hook import SessionHook
 from activities.thread_state import ThreadState, ThreadStates
+from activities.tools.offered import ReplyPrompt
 from activities.tools.tool import ToolResult, clean
 from activities.user_code import at_home, hide_in_logs, run_apart, run_within
 from activities.workspaces import Workspaces
@@ -41,12 +42,11 @@ from domain.events import EventRow, HookFailed
 from domain.json_object import JsonObject
 from domain.messages import ModelResponse, Node, calls_of, hide_nodes, select_shown, text_of, turn_text_of
 from domain.sealing import SealingError
-from domain.sessions.session import AgentRef, CallState, ModelCall, SessionRef, ToolRequest
+from domain.sessions.session import AgentRef, CallState, SessionRef, ToolRequest
 from domain.sessions.session_state import HookCall, HookList, HookOutcome, HookPoints
 from store import conversations, events, messages, sessions, threads, tool_calls, workspaces
 from store.agents import load_view
 from store.database import Pool
-from store.messages import StepFacts
 
 RESULT_SECONDS = 20.0  # for all hooks of one result, because the tool's activity waits for them
 
@@ -175,30 +175,29 @@ class Hooks:
 
     # inside a model call or a tool call
 
-    async def filter_messages(
-        self, call: ModelCall, agent: AgentDefinition, nodes: list[Node], facts: StepFacts
-    ) -> list[Node]:
+    async def filter_messages(self, prompt: ReplyPrompt) -> list[Node]:
         """The messages for the model. The newest one always stays, and a call and its results are hidden together. A
         filter that fails hides nothing."""
+        nodes = prompt.nodes
 
         def build_moment(common: JsonObject) -> Moment:
-            return FilterMessages(**common, messages=_messages(nodes, call.agent.side))
+            return FilterMessages(**common, messages=_messages(nodes, prompt.call.agent.side))
 
-        async for reply in self._replies(call, agent, facts, HookPoint.FILTER_MESSAGES, build_moment):
+        async for reply in self._replies(prompt, HookPoint.FILTER_MESSAGES, build_moment):
             nodes = hide_nodes(nodes, reply.hide)
         return nodes
 
-    async def change_system(self, call: ModelCall, agent: AgentDefinition, text: str, facts: StepFacts) -> str:
+    async def change_system(self, prompt: ReplyPrompt, text: str) -> str:
         """The system prompt for the model."""
 
         def build_moment(common: JsonObject) -> Moment:
             return SystemMessage(**common, text=text)
 
-        async for reply in self._replies(call, agent, facts, HookPoint.AFTER_SYSTEM_MESSAGE, build_moment):
+        async for reply in self._replies(prompt, HookPoint.AFTER_SYSTEM_MESSAGE, build_moment):
             text = reply.text or text
         return text
 
-    async def change_reply(self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts) -> str:
+    async def change_reply(self, prompt: ReplyPrompt, turn: ModelResponse) -> str:
         """The text that is stored for a reply."""
         text = turn.answer()
 
@@ -206,19 +205,15 @@ class Hooks:
             calls = [RequestedCall(tool=one.name, arguments=one.arguments) for one in turn.calls]
             return BeforeReply(**common, text=text, calls=calls)
 
-        async for reply in self._replies(call, agent, facts, HookPoint.BEFORE_REPLY, build_moment):
+        async for reply in self._replies(prompt, HookPoint.BEFORE_REPLY, build_moment):
             text = reply.text or text
         return text
 
     async def _replies(
-        self,
-        call: ModelCall,
-        agent: AgentDefinition,
-        facts: StepFacts,
-        point: HookPoint,
-        build_moment: Callable[[JsonObject], Moment],
+        self, prompt: ReplyPrompt, point: HookPoint, build_moment: Callable[[JsonObject], Moment]
     ) -> AsyncIterator[HookReply]:
         """Run the hooks of a model call one after the other; each receives the result of the one before it."""
+        call, agent = prompt.call, prompt.agent
         hooks = self.find(agent, point)
         session = await sessions.get(self._pool, call.ref.tenant, call.ref.session_id) if hooks else None
         if session is None or session.dry_run:
@@ -232,7 +227,7 @@ class Hooks:
             for hook in hooks:
                 try:
                     state = await self._states.load(
-                        call.ref, agents, facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
+                        call.ref, agents, prompt.facts.variables, session.workspace_id, folder, f"{key}/{hook.name}"
                     )
                     yield await run_hook(hook, build_moment(common), state)
                 except (HookError, SealingError) as error:

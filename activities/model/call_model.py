@@ -30,7 +30,7 @@ from activities.model import reply as turn_record
 from activities.model.models import MALFORMED, MOST_MALFORMED, UNAVAILABLE, Models, retry_pause
 from activities.model.reply import Contexts
 from activities.skills import for_tools
-from activities.tools.offered import Offered, Toolbox
+from activities.tools.offered import Offered, ReplyPrompt, Toolbox
 from activities.tools.rules import RULES, judge_reply
 from domain import events as ev
 from domain import wire
@@ -133,9 +133,10 @@ class CallModel:
             )  # by today's rules
             recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
             return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
-        turn = await self._ask_until(cut_at, call, agent, context + prelude, tools, facts)
+        prompt = ReplyPrompt(call, agent, context + prelude, tools, facts)
+        turn = await self._ask_until(cut_at, prompt)
         if agent.hooks:
-            await self._before_reply(call, agent, turn, facts)
+            await self._before_reply(prompt, turn)
 
         async def settle() -> ModelReply:
             nodes = prelude + turn_record.build_reply(call, agent, context + prelude, turn, facts)
@@ -150,21 +151,13 @@ class CallModel:
 
     # ask
 
-    async def _ask_until(
-        self,
-        cut_at: float | None,
-        call: ModelCall,
-        agent: AgentDefinition,
-        nodes: list[Node],
-        tools: Offered,
-        facts: StepFacts,
-    ) -> ModelResponse:
+    async def _ask_until(self, cut_at: float | None, prompt: ReplyPrompt) -> ModelResponse:
         """The reply: of the platform if tools are queued, else of the model. A stop, or the time at which the call is
         cut, leaves the part that had arrived."""
-        turn = ModelResponse()
-        if agent.hooks:
+        call, facts, turn = prompt.call, prompt.facts, ModelResponse()
+        if prompt.agent.hooks:
             with retry_if_away():
-                nodes = await self._hooks.filter_messages(call, agent, nodes, facts)
+                prompt = replace(prompt, nodes=await self._hooks.filter_messages(prompt))
         limit = asyncio.timeout_at(cut_at)
         try:
             if queued := turn_record.find_queued_calls(call, facts):
@@ -172,7 +165,7 @@ class CallModel:
                 turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
             if not queued or self.platform_alone:
                 async with limit:
-                    await self.ask(call, agent, nodes, tools, facts, turn)
+                    await self.ask(prompt, turn)
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
@@ -193,22 +186,15 @@ class CallModel:
     ) -> Offered:
         return await self.toolbox.offer_tools(call, agents, layers, facts)
 
-    async def ask(
-        self,
-        call: ModelCall,
-        agent: AgentDefinition,
-        nodes: list[Node],
-        tools: Offered,
-        facts: StepFacts,
-        turn: ModelResponse,
-    ) -> None:
+    async def ask(self, prompt: ReplyPrompt, turn: ModelResponse) -> None:
+        call, agent, tools, facts = prompt.call, prompt.agent, prompt.tools, prompt.facts
         compacts, takes_turn = call.purpose is Purpose.COMPACT, call.purpose is Purpose.TURN
-        shown = shorten_results(nodes, 2_000) if compacts else nodes
+        shown = shorten_results(prompt.nodes, 2_000) if compacts else prompt.nodes
         given = facts.arguments if call.line == "main" else None  # an inline line has no creation arguments
         system = system_prompt(agent, facts.variables, call.agent.side, given)
         if agent.hooks:
             with retry_if_away():
-                system = await self._hooks.change_system(call, agent, system, facts)
+                system = await self._hooks.change_system(prompt, system)
         terms = facts.task_terms if takes_turn and not call.above else None
         settings = (terms and terms.model_settings) or ModelSettings()
         messages = render_messages(shown, call.model, call.agent.side)
@@ -254,15 +240,13 @@ class CallModel:
 
     # commit
 
-    async def _before_reply(
-        self, call: ModelCall, agent: AgentDefinition, turn: ModelResponse, facts: StepFacts
-    ) -> None:
+    async def _before_reply(self, prompt: ReplyPrompt, turn: ModelResponse) -> None:
         """Let hooks change a reply before it is stored. A reply that a stop cut off is not shown to them. The reply was
         paid for: if the database is unreachable or a stop arrives, it is stored unchanged."""
-        if call.purpose is not Purpose.TURN or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:
+        if prompt.call.purpose is not Purpose.TURN or turn.immediate or turn.stop_reason is StopReason.INTERRUPTED:
             return
         try:
-            said = await patiently(lambda: self._hooks.change_reply(call, agent, turn, facts), seconds=COMMIT_PATIENCE)
+            said = await patiently(lambda: self._hooks.change_reply(prompt, turn), seconds=COMMIT_PATIENCE)
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise

@@ -1,7 +1,7 @@
 """The toolbox: the tools that a line is offered, and their descriptions for the model."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from activities.tools.tool import BEGIN_DELEGATIONS, HAND_OVER, Tool, ToolInput
 from domain.agents.definition import AgentDefinition, Mode, SubagentTool, list_pinned_tools
 from domain.agents.variables import resolve_values
 from domain.conversations.subagents import DEFAULT_SCHEMA, is_enabled
-from domain.messages import ToolDefinition
+from domain.messages import Node, ToolDefinition
 from domain.policy.rules import Action, Rule, decide, is_possible, tools_of, verdict
 from domain.sessions.session import Effect, EffectKind, ModelCall, SideName, preview
 from domain.skills import LOAD_SKILL
@@ -30,6 +30,17 @@ from store.messages import StepFacts
 CREATE = SUBAGENT_CREATE.name
 MESSAGE = SUBAGENT_MESSAGE.name
 Offered = dict[str, tuple[Tool, ToolDefinition]]  # by name
+
+
+@dataclass(frozen=True)
+class ReplyPrompt:
+    """What a model, or whatever replies in its place, is given for a reply."""
+
+    call: ModelCall
+    agent: AgentDefinition
+    nodes: list[Node]
+    tools: Offered
+    facts: StepFacts
 
 
 class Toolbox:
