@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from pydantic import BaseModel, Json
 
-from domain.agents.definition import AgentDefinition
 from domain.agents.variables import (
     Graph,
     drop_shared,
@@ -203,7 +202,7 @@ async def renew_threads(pool: Pool, tenant: str, conversation_id: str, thread_id
             parent = known.get(thread.parent_thread_id or "")
             if parent is not None and names:
                 values = {name: value for name, value in parent.values.items() if name in names}
-                passed = await _find_passed(connection, tenant, parent, thread, values)
+                passed = await _find_passed(connection, parent, thread, values)
                 await _write(connection, tenant, thread, passed)
 
 
@@ -227,22 +226,17 @@ async def _pass_on(
     """Write the values of a thread and of those below that inherit them, the deepest first: opening a session below
     locks the rows in the same order."""
     for child in (one for one in known.values() if one.parent_thread_id == thread.id):
-        if passed := await _find_passed(connection, tenant, thread, child, values):
+        if passed := await _find_passed(connection, thread, child, values):
             await _pass_on(connection, tenant, known, child, passed)
     await _write(connection, tenant, thread, values)
 
 
 async def _find_passed(
-    connection: Connection, tenant: str, parent: _Thread, child: _Thread, values: dict[str, str]
+    connection: Connection, parent: _Thread, child: _Thread, values: dict[str, str]
 ) -> dict[str, str]:
-    above, definition = await _definition(connection, parent), await _definition(connection, child)
-    graph = await agents.find_reachable(connection, tenant, definition)
-    found = pass_on_values(values, above, definition, graph)
+    above, below = await agents.load(connection, parent.agent_ref), await agents.load(connection, child.agent_ref)
+    found = pass_on_values(values, above, below)
     return {name: value for name, value in found.items() if name not in child.own}
-
-
-async def _definition(connection: Connection, thread: _Thread) -> AgentDefinition:
-    return await agents.load(connection, thread.agent_ref)
 
 
 async def _write(connection: Connection, tenant: str, thread: _Thread, values: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ from domain.agents.definition import (
     WorkspaceSharing,
     session_sides,
 )
-from domain.agents.variables import Graph, NeededVariable, drop_shared, find_needed, inherit_values, resolve_values
+from domain.agents.variables import NeededVariable, drop_shared, find_needed, inherit_values, resolve_values
 from domain.conversations.mailbox import Attachment, AttachmentRefused, attach_files, paths_of, rewrite_paths
 from domain.conversations.subagent_texts import (
     another_agent,
@@ -155,7 +155,7 @@ class Planner:
         if spawn.inline and sides is not None and not sides.inline:
             raise ChildRefused(f"'{child.name}' has sides and needs a separate session: use task instead.")
         before = await sessions.get(self._pool, call.ref.tenant, instance.session_id) if instance else None
-        values, graph = await self._find_values(by, spawn, before)
+        values = await self._find_values(by, spawn, before)
         workspace_id = parent.workspace_id if spawn.shares_workspace else None  # None: a new one
         workspace_id = before.workspace_id if before else workspace_id
         files = await self._attach_files(by, spawn, arguments, workspace_id) if spawn.configured else []
@@ -179,8 +179,10 @@ class Planner:
                 tags=spawn.tags,
                 workspace_id=workspace_id,
             )
-        # what is missing in its whole graph takes long to find if that is large
-        needs = await asyncio.to_thread(find_needed, child, values, graph) if config else []
+        needs: list[NeededVariable] = []
+        if config:
+            graph = await agents.find_reachable(self._pool, call.ref.tenant, child)
+            needs = await asyncio.to_thread(find_needed, child, values, graph)  # takes long for a large graph
         return Planned(spawn, models, session, files, needs)
 
     async def _plan_attempt(self, by: Spawner, number: int) -> Planned:
@@ -196,15 +198,13 @@ class Planner:
         )
         return Planned(spawn, task.models, session, [], [])
 
-    async def _find_values(self, by: Spawner, spawn: Spawn, before: SessionRow | None) -> tuple[dict[str, str], Graph]:
-        """The child's variables as its thread inherits them, and the graph in which they were looked up."""
-        tenant = by.call.ref.tenant
-        graph = await agents.find_reachable(self._pool, tenant, spawn.definition)
-        values = inherit_values(by.session.variables, by.agents, spawn.definition, graph, spawn.configured)
+    async def _find_values(self, by: Spawner, spawn: Spawn, before: SessionRow | None) -> dict[str, str]:
+        """The child's variables as its thread inherits them."""
+        values = inherit_values(by.session.variables, by.agents, spawn.definition, spawn.configured)
         if before is not None:
-            own = await variables.values_of_thread(self._pool, tenant, before.thread_id)
+            own = await variables.values_of_thread(self._pool, by.call.ref.tenant, before.thread_id)
             values = {**drop_shared(before.variables), **values, **own}
-        return values, graph
+        return values
 
     async def _choose_models(self, call: DelegationCall, child: AgentDefinition) -> tuple[Sides | None, list[str]]:
         sides = session_sides(child, lambda view: [view.model or call.model, *view.fallback_models])

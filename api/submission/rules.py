@@ -39,7 +39,6 @@ from domain.agents.variables import (
     graph_variables,
     seal_all,
     seal_secrets,
-    usable_values,
 )
 from domain.credentials import TENANT, CredentialRules, OwnedRules, name_task, name_user
 from domain.environments import EnvironmentSpec
@@ -512,7 +511,7 @@ def look_up_variables(
     any agent of the graph, because subagents inherit it. Variables scoped to a subagent are asked for when it is
     created."""
     _check_known(spec, graph_variables(graph))
-    values = usable_values(before | spec.context.variables, graph)
+    values = before | spec.context.variables
     missing = find_missing(definition, values, graph)
     if missing and not may_ask:
         problems = [finding(f"/context/variables/{name}", "missing", text) for name, text in missing.items()]

@@ -126,39 +126,15 @@ def graph_variables(graph: Graph) -> dict[str, Variable]:
     return found
 
 
-def usable_values(values: Values, graph: Graph) -> dict[str, str]:
-    """The values that some agent of the graph can use."""
-    return _usable(values, _usable_names(graph), {*graph, NOBODY})
-
-
-def _usable_names(graph: Graph) -> set[str]:
-    names = {name for agent in graph.values() for name in agent.settable_variables}
-    return names | {held_name(mark, name) for mark in (TENANT, DEPLOYMENT) for name in names}
-
-
-def _usable(values: Values, names: set[str], owners: set[str]) -> dict[str, str]:
-    return {name: value for name, value in values.items() if name in names or _owner(name) in owners}
-
-
 def inherit_values(
-    values: Values,
-    above: Sequence[AgentDefinition],
-    child: AgentDefinition,
-    graph: Graph,
-    tool: SubagentTool | None = None,
+    values: Values, above: Sequence[AgentDefinition], child: AgentDefinition, tool: SubagentTool | None = None
 ) -> dict[str, str]:
     """The values of a child's thread. It gets scoped ones only if the tool hands them over or if they were given for
     this very agent. `above`: the agents of the session that starts it; the last one makes the call."""
-    return _pass_down(_drop_unnamed(usable_values(values, graph)), values, above, child, tool)
-
-
-def _pass_down(
-    usable: Values, values: Values, above: Sequence[AgentDefinition], child: AgentDefinition, tool: SubagentTool | None
-) -> dict[str, str]:
     variables = child.all_variables
     scoped = {name for agent in above for name, one in agent.all_variables.items() if one.scoped}
     scoped |= {name for name, one in variables.items() if one.scoped}
-    found = {name: value for name, value in usable.items() if name not in scoped}
+    found = {name: value for name, value in values.items() if name not in scoped and _owner(name) != NOBODY}
     if tool is not None and tool.handed_over:
         known = resolve_values(above[-1], values)
         found |= {name: known[name] for name in tool.handed_over if name in known}
@@ -168,20 +144,13 @@ def _pass_down(
     return found
 
 
-def _drop_unnamed(values: Values) -> dict[str, str]:
-    own = held_name(NOBODY, "")
-    return {name: value for name, value in values.items() if not name.startswith(own)}
-
-
-def pass_on_values(values: Values, parent: AgentDefinition, child: AgentDefinition, graph: Graph) -> dict[str, str]:
+def pass_on_values(values: Values, parent: AgentDefinition, child: AgentDefinition) -> dict[str, str]:
     """Of the values that a parent's thread was given while both are live: those that its child gets too."""
     scoped = {name for agent in (parent, child) for name, one in agent.all_variables.items() if one.scoped}
     tools = [tool for view in parent.views for tool in view.subagent_tools if tool.name == child.name]
     handed = {name for tool in tools for name in tool.handed_over}
-    plain = {
-        name: value for name, value in usable_values(values, graph).items() if name not in scoped and ":" not in name
-    }
-    return plain | {name: value for name, value in values.items() if name in handed}
+    plain = {name for name in values if name not in scoped and ":" not in name}
+    return {name: value for name, value in values.items() if name in plain | handed}
 
 
 def stored_names(values: Values, known: Mapping[str, Variable]) -> dict[str, str]:
@@ -194,7 +163,6 @@ def find_needed(child: AgentDefinition, values: Values, graph: Graph) -> list[Ne
     """The variables without which the child, or a subagent that its tools can start, cannot begin. Each agent is looked
     at once: what it lacks on another way through the graph is asked for when it is created."""
     found: list[NeededVariable] = []
-    names, owners = _usable_names(graph), {*graph, NOBODY}
     seen, ahead = {child.name}, [(child, values)]
     for agent, given in ahead:  # which grows meanwhile
         known = resolve_values(agent, given)
@@ -203,12 +171,11 @@ def find_needed(child: AgentDefinition, values: Values, graph: Graph) -> list[Ne
             for name, one in agent.all_variables.items()
             if one.required
         ]
-        usable = _drop_unnamed(_usable(given, names, owners))
         for tool in (tool for view in agent.views for tool in view.subagent_tools):
             if tool.name in graph and tool.name not in seen and is_enabled(tool, known):
                 seen.add(tool.name)
                 below = graph[tool.name]
-                ahead.append((below, _pass_down(usable, given, [agent], below, tool)))
+                ahead.append((below, inherit_values(given, [agent], below, tool)))
     return found
 
 

@@ -208,11 +208,6 @@ class ConversationStatus(StrEnum):
     TERMINATED = "terminated"
 
 
-class SourceType(StrEnum):
-    RESULT = "subagent_result"
-    FAILED = "subagent_failed"
-
-
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     """The end of a subagent's session, read from its row and its messages when it is rendered. It is no model, because

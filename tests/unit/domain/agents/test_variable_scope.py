@@ -36,7 +36,7 @@ def test_given_values_wait_for_the_agent_that_needs_them() -> None:
     held = store_given("middle", needs, {"NOTE": "n", "KEY": "k", "TOWN": "Rome"})
     assert held == {"NOTE": "n", "deep:KEY": "k", "deep:TOWN": "Rome"}
     assert missing(MIDDLE, held, GRAPH) == []
-    assert inherit_values(held, [MIDDLE], DEEP, GRAPH) == {"KEY": "k", "TOWN": "Rome"}
+    assert inherit_values(held, [MIDDLE], DEEP) == {"KEY": "k", "TOWN": "Rome"}
     assert tool_values(MIDDLE, held) == {"NOTE": "n"}
 
 
