@@ -90,10 +90,10 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
     """Every activity of the platform."""
     pool, tools = services.pool, services.tools
     models, toolbox, contexts = services.models, Toolbox(pool, tools), Contexts(pool)
-    conversations = WorkflowClient(services.temporal, services.task_queue)
+    workflows = WorkflowClient(services.temporal, services.task_queue)
     times = ScheduleClient(services.temporal, services.task_queue)
     own_schedules = OwnSchedules(pool, times)
-    subagents = Subagents(pool, conversations, own_schedules)
+    subagents = Subagents(pool, workflows, own_schedules)
     checks = Checks(pool, services.workspaces, services.commands, tools, services.fetcher, subagents)
     states = ThreadStates(pool, services.keys, subagents, services.workspaces)
     hooks = Hooks(pool, services.hooks, states, services.workspaces)
@@ -120,9 +120,9 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         Places(services.max_tool_calls),
     )
     planner = Planner(pool, tools, services.models, subagents, services.subagent_depth)
-    begin = BeginDelegations(pool, conversations, tools, planner, subagents, services.max_children)
+    begin = BeginDelegations(pool, workflows, tools, planner, subagents, services.max_children)
     questions = Questions(pool, toolbox)
-    requests = InputRequests(pool, questions, conversations, services.max_questions)
+    requests = InputRequests(pool, questions, workflows, services.max_questions)
     acceptance = AcceptanceChecks(
         pool,
         models,
@@ -152,12 +152,12 @@ def build(services: ActivityServices) -> list[Callable[..., Any]]:
         trees.collect_changes,
         acceptance.check_acceptance,
         opening.restore_session,
-        FinishSession(pool, conversations, services.events, contexts).finish_session,
+        FinishSession(pool, workflows, services.events, contexts).finish_session,
         opening.open_sessions,
         opening.record_delivery,
         opening.load_conversation,
         Deliver(pool, services.channels, CONNECTORS, services.ports, services.keys).deliver,
-        Ticks(pool, times, conversations, checks, shared).tick,
+        Ticks(pool, times, workflows, checks, shared).tick,
         _tool_lists(services).discover_tools,
     ]
 

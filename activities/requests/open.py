@@ -66,7 +66,7 @@ WAIT_TOOL = wait_for_event.TOOL
 class InputRequests:
     _pool: Pool
     _questions: "Questions"
-    _conversations: WorkflowClient
+    _workflows: WorkflowClient
     _max_questions: int  # of a session
 
     @activity.defn(name="open_request")
@@ -206,7 +206,7 @@ class InputRequests:
         elif forbidden := await self._find_forbidden(settle, tool, answer):
             why = f"A person approved this call with other arguments, which the rules of this task forbid: {forbidden}."
         else:
-            await risks.resume_mission(self._pool, self._conversations, settle.ref, session.rules)
+            await risks.resume_mission(self._pool, self._workflows, settle.ref, session.rules)
             return SettledRequest(status=request.status, approved=True)
         summary = tool.call_summary(request.details["arguments"])
         await self._result(settle, tool.name, CallState.FAILED, f"{why} It was not run.", summary, asks=tool.asks)

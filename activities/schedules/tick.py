@@ -64,7 +64,7 @@ OUTPUT_CHARS = 20_000
 class Ticks:
     _pool: Pool
     _times: ScheduleClient
-    _conversations: WorkflowClient
+    _workflows: WorkflowClient
     _checks: "Checks"
     _shared: SharedVariables
 
@@ -145,9 +145,9 @@ class Ticks:
         if session.status.terminal:
             return
         if session.id == session.conversation_id:
-            started = await self._conversations.start(session.workflow_input())
+            started = await self._workflows.start(session.workflow_input())
         else:
-            started = await self._conversations.submit(
+            started = await self._workflows.submit(
                 session.workflow_input(), session.id, session.thread_id, queued=not session.live
             )
         if not started:
@@ -164,7 +164,7 @@ class Ticks:
             message=message_id,
         )
         try:
-            await self._conversations.steer(call.tenant, schedule.conversation_id, steer)
+            await self._workflows.steer(call.tenant, schedule.conversation_id, steer)
         except NotFound:
             if await schedule_runs.unsteer(self._pool, schedule, call):
                 raise ApplicationError("The session ended before it was given the message.") from None
@@ -180,7 +180,7 @@ class Ticks:
         stop = StopRequest(reason=Reason.CALLER_CANCEL, by=by, note="the next run is due")
         for session in await schedule_runs.find_unfinished(self._pool, schedule.tenant, schedule.id):
             if await sessions.record_stop(self._pool, session, RecordedStop(**dict(stop), at=datetime.now(UTC))):
-                await self._conversations.stop(session.id, stop)
+                await self._workflows.stop(session.id, stop)
 
 
 def _outcome(run: ScheduleRun | None) -> TickOutcome:

@@ -78,8 +78,8 @@ class Sweep:
     ) -> None:
         self._pool = pool
         self._client = client
-        self._conversations = WorkflowClient(client, task_queue)
-        self._finish = FinishSession(pool, self._conversations, events, Contexts(pool))
+        self._workflows = WorkflowClient(client, task_queue)
+        self._finish = FinishSession(pool, self._workflows, events, Contexts(pool))
         self._workspaces = workspaces
         self._sent: set[str] = set()  # signals that this worker has sent
         self._dispatcher = dispatcher
@@ -139,10 +139,10 @@ class Sweep:
         await one_by_one("messages", await conversations.find_unsignalled(self._pool), lambda one: self._signal(*one))
         unstarted = {one.id: one for one in await variables.find_unstarted(self._pool, STARTING_SECONDS)}
         await one_by_one(
-            "subagents", unstarted, lambda one: start_deferred(self._pool, self._conversations, unstarted[one])
+            "subagents", unstarted, lambda one: start_deferred(self._pool, self._workflows, unstarted[one])
         )
         stranded = await conversation_state.find_stranded(self._pool, SILENT_SECONDS)
-        await one_by_one("conversations", stranded, lambda one: self._conversations.reopen(*one))
+        await one_by_one("conversations", stranded, lambda one: self._workflows.reopen(*one))
         await one_by_one("ends", await conversations.find_unclosed(self._pool), self._close_conversation)
         orphans = {one.id: one for one in await sessions.find_orphaned(self._pool, SILENT_SECONDS)}
         await one_by_one("subagents without their parent", orphans, lambda one: self._stop_orphan(orphans[one]))
@@ -177,11 +177,11 @@ class Sweep:
         return signal not in self._sent
 
     async def _signal(self, tenant: str, conversation_id: str, message_id: str) -> None:
-        await self._conversations.reopen(tenant, conversation_id, reload=True)
+        await self._workflows.reopen(tenant, conversation_id, reload=True)
         await conversations.mark_signalled(self._pool, tenant, message_id)
 
     async def _close_conversation(self, conversation_id: str) -> None:
-        if self._is_news(conversation_id) and await self._conversations.signal_termination(conversation_id):
+        if self._is_news(conversation_id) and await self._workflows.signal_termination(conversation_id):
             self._sent.add(conversation_id)
 
     async def _tidy(self) -> None:
@@ -211,7 +211,7 @@ class Sweep:
             # know which sessions begin. One that was running is restored by its first activity. The request has a new
             # id, because an open conversation answers a repeated update from memory.
             request_id = f"{session.id}/{new_id()}"
-            return await self._conversations.submit(
+            return await self._workflows.submit(
                 session.workflow_input(), request_id, session.thread_id, queued=not session.live
             )
         if not running:
@@ -220,11 +220,11 @@ class Sweep:
             await self._raise_limits(session)
             for request_id in await input_requests.find_unheard(self._pool, session.tenant, session.id):
                 # the answer was given while Temporal was unreachable
-                _require(await self._conversations.signal_answer(session.id, request_id))
+                _require(await self._workflows.signal_answer(session.id, request_id))
         else:
             stop = session.cancel_requested
             request = StopRequest(reason=stop.reason, by=stop.by, note=stop.note, grace_ms=stop.grace_ms)
-            _require(await self._conversations.stop(session.id, request))
+            _require(await self._workflows.stop(session.id, request))
         return False
 
     async def _stop_orphan(self, session: sessions.SessionRow) -> None:
@@ -237,7 +237,7 @@ class Sweep:
         step reads the row, but a session that waits would reach its old deadline without the signal."""
         if not session.limits.raised or not self._is_news(signal := f"{session.id}/{session.limits.model_dump_json()}"):
             return
-        if await self._conversations.signal_limits(session.id, session.limits):
+        if await self._workflows.signal_limits(session.id, session.limits):
             self._sent.add(signal)
 
     async def _forget(self) -> None:
