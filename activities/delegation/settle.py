@@ -8,7 +8,7 @@ from temporalio import activity
 
 from activities.attempt import run_of, with_heartbeats
 from activities.delegation.messages import Subagents
-from activities.model import recorded as recording
+from activities.model import recorded
 from activities.model.models import Models
 from activities.tools.builtin.agents import GatherInput
 from activities.tools.offered import can_take_over, make_handoff_tool, subagent_tools
@@ -150,10 +150,10 @@ class SettleDelegation:
     async def _end_line(self, settle: Settle, line: LineEnd) -> tuple[CallState, str]:
         """The last reply of an inline subagent, after the limit that ended it, if one did. If the recording of a rerun
         ends, the call gets the recorded result."""
-        if line.failed == recording.ENDED:
+        if line.failed == recorded.ENDED:
             [node] = await messages.path(self._pool, settle.ref.tenant, settle.node, limit=1)
             assert isinstance(node.body, ReplyBody)
-            known = await recording.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
+            known = await recorded.original_result(self._pool, settle.ref.tenant, node.body, settle.index)
             return CallState.FAILED if known.failed else CallState.OK, known.text
         nodes = await messages.path(self._pool, settle.ref.tenant, line.head)
         spoken = [text_of(node) for node in nodes if node.kind == ASSISTANT]

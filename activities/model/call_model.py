@@ -25,8 +25,7 @@ from activities.attempt import (
 )
 from activities.events import EventWriter
 from activities.hooks.run_hooks import Hooks
-from activities.model import recorded as recording
-from activities.model import reply as turn_record
+from activities.model import recorded, reply
 from activities.model.models import MALFORMED, MOST_MALFORMED, UNAVAILABLE, Models, retry_pause
 from activities.model.reply import Contexts
 from activities.skills import for_tools
@@ -109,7 +108,7 @@ class CallModel:
         cut_at = asyncio.get_running_loop().time() + left if left is not None else None
         with retry_if_away():
             facts = await messages.begin_step(
-                self._pool, turn_record.begin_write(call, by, self._models.price_list(call.model))
+                self._pool, reply.begin_write(call, by, self._models.price_list(call.model))
             )
             if facts.reply is not None:  # an earlier attempt committed it, and its result was lost
                 return ModelReply.model_validate_json(facts.reply)
@@ -122,28 +121,26 @@ class CallModel:
             opening = await messages.prompt(self._pool, call.ref.tenant, call.opening) if call.opening else ""
             layers = [*(one.rules for one in agents), *RULES.validate_json(facts.rules)]
             tools = await self.offer_tools(call, agents, layers, facts)
-        prelude = turn_record.build_prelude(call, context, facts, opening)
+        prelude = reply.build_prelude(call, context, facts, opening)
         rerun = Rerun.model_validate_json(facts.rerun) if facts.rerun else None
         if rerun is not None and rerun.recorded:
-            played = await recording.play_reply(self._pool, call, rerun)
+            played = await recorded.play_reply(self._pool, call, rerun)
             speaker = agent.speaker(call.agent.side)
-            nodes = prelude + recording.build_nodes(call, speaker, context + prelude, played)
-            calls = recording.judge_recorded(
-                self.toolbox.tools, tools, played, layers, rerun, facts
-            )  # by today's rules
-            recorded = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
-            return await self._commit(call, by, context, nodes, calls, [], played.turn, recorded)
+            nodes = prelude + recorded.build_nodes(call, speaker, context + prelude, played)
+            calls = recorded.judge_recorded(self.toolbox.tools, tools, played, layers, rerun, facts)  # by today's rules
+            rare = RareFacts(recorded=played.usage, continues=played.continues, ends=played.body.ends)
+            return await self._commit(call, by, context, nodes, calls, [], played.turn, rare)
         prompt = ReplyPrompt(call, agent, context + prelude, tools, facts)
         turn = await self._ask_until(cut_at, prompt)
         if agent.hooks:
             await self._before_reply(prompt, turn)
 
         async def settle() -> ModelReply:
-            nodes = prelude + turn_record.build_reply(call, agent, context + prelude, turn, facts)
+            nodes = prelude + reply.build_reply(call, agent, context + prelude, turn, facts)
             judging = (self._pool, call.ref, self.toolbox.tools, tools, layers, turn.calls, facts.may_ask)
             judged = await judge_reply(*judging) if call.purpose is Purpose.TURN else []
             once = self._bounds.once(call, facts, call.usage.plus(turn.usage))
-            misfit = await turn_record.find_misfit(agent, call, turn)
+            misfit = await reply.find_misfit(agent, call, turn)
             rare = RareFacts(misfit=misfit, ends=turn.ends, raised=self._bounds.find_raised(facts))
             return await self._commit(call, by, context, nodes, judged, once, turn, rare)
 
@@ -160,7 +157,7 @@ class CallModel:
                 prompt = replace(prompt, nodes=await self._hooks.filter_messages(prompt))
         limit = asyncio.timeout_at(cut_at)
         try:
-            if queued := turn_record.find_queued_calls(call, facts):
+            if queued := reply.find_queued_calls(call, facts):
                 turn.content += queued
                 turn.immediate, turn.stop_reason = True, StopReason.TOOL_CALLS
             if not queued or self.platform_alone:
@@ -169,12 +166,12 @@ class CallModel:
         except asyncio.CancelledError:
             if not cancel_requested():
                 raise
-            turn_record.cut_reply(turn)
+            reply.cut_reply(turn)
         except Exception as error:
             if not limit.expired():
                 await self._bounds.release(call, facts)
                 raise await self.failure(call, activity.info().attempt, error) from None
-            turn_record.cut_reply(turn)
+            reply.cut_reply(turn)
         return turn
 
     def show_as(self, call: ModelCall, agent: AgentDefinition) -> ModelCall:
@@ -266,7 +263,7 @@ class CallModel:
     ) -> ModelReply:
         """Write prelude, reply and their events to the tree in one statement, after the pieces of its text."""
         takes_turn = call.purpose is Purpose.TURN
-        reply = ModelReply(
+        written = ModelReply(
             head=(nodes or context)[-1].id,
             stop_reason=turn.stop_reason or StopReason.ANSWERED,
             calls=calls,
@@ -277,10 +274,10 @@ class CallModel:
             **dict(rare),
         )
         describe_span(call, turn.usage)
-        commit = turn_record.commit_write(call, by, nodes, reply, turn, once)
+        commit = reply.commit_write(call, by, nodes, written, turn, once)
         await self._events.flush()
         committed = await patiently(lambda: messages.commit_step(self._pool, commit), seconds=COMMIT_PATIENCE)
-        if committed.head == reply.head:
+        if committed.head == written.head:
             self._contexts.remember(call.ref, call.line, context + nodes)
         return committed
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from errand.models import Rerun
 from temporalio.exceptions import ApplicationError
 
-from activities.model import reply as turn_record
+from activities.model import reply
 from activities.tools import rules as tool_rules
 from activities.tools.offered import Offered
 from activities.tools.tool import HAND_OVER, Tool, ToolResult
@@ -29,7 +29,7 @@ class Played:
     """A recorded answer, with the messages before it and its original usage."""
 
     turn: ModelResponse
-    messages: list[turn_record.Authored]
+    messages: list[reply.Authored]
     body: ReplyBody
     usage: Usage
     continues: bool = False
@@ -63,8 +63,8 @@ async def play_reply(pool: Pool, call: ModelCall, rerun: Rerun) -> Played:
 
 
 def build_nodes(call: ModelCall, author: str, before: list[Node], played: Played) -> list[Node]:
-    answer: list[turn_record.Authored] = [(author, played.body)] if played.turn.content else []
-    return turn_record.chain_nodes(call, before[-1].id if before else None, [*played.messages, *answer])
+    answer: list[reply.Authored] = [(author, played.body)] if played.turn.content else []
+    return reply.chain_nodes(call, before[-1].id if before else None, [*played.messages, *answer])
 
 
 def judge_recorded(
