@@ -96,6 +96,7 @@ SHARED_THREADS = {
         "store/workspaces.py::change_in",
     ],
     "once at the start or the end, or regularly, over files of the operator": [
+        "activities/mcp/program.py::empty_place",
         "activities/sandbox/seatbelt.py::Seatbelt.run",
         "api/app.py::_run_services",
         "api/faces/mcp/routes.py::McpHost.run",
