@@ -109,6 +109,7 @@ def _git(top: Path, *arguments: str, env: Mapping[str, str] = {}) -> str:
     except subprocess.TimeoutExpired:
         raise click.UsageError(f"--repo {top}: git {arguments[0]} takes more than {SECONDS} s") from None
     if done.returncode != 0:
-        why = clean(done.stderr.decode(errors="replace")).strip() or f"git {arguments[0]} failed"
-        raise click.UsageError(f"--repo {top}: {why.splitlines()[-1]}")
+        said = clean(done.stderr.decode(errors="replace")).strip().splitlines() or [f"git {arguments[0]} failed"]
+        why = next((line for line in said if line.startswith("fatal: ")), said[-1])  # hints may follow
+        raise click.UsageError(f"--repo {top}: {why}")
     return done.stdout.decode(errors="replace").strip()

@@ -131,13 +131,7 @@ def _numbers(log: list[Recorded]) -> list[int]:
 async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:
     talk = Talk(stack, task.id)
 
-    async def read() -> bool:
-        prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
-        return all(any(word in prompt for prompt in prompts) for word in task.messages)
-
-    with contextlib.suppress(AssertionError):  # then its count says so
-        # A session that has ended may have left a message to another one, which is not there yet.
-        await eventually(read, what=f"messages to {task.id}")
+    await _await_words(talk, task.messages)
     try:
         await talk.rest()
     except AssertionError as error:
@@ -162,6 +156,17 @@ async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:
         ]
         shown = [str(messages).count(word) for messages in given]
         found.add("messages", f"{task.id}: {word!r} {shown} times in requests", int(max(shown, default=0) > 1))
+
+
+async def _await_words(talk: Talk, words: list[str]) -> None:
+    """A session that has ended may have left a message to another one, which is not there yet."""
+
+    async def read() -> bool:
+        prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
+        return all(any(word in prompt for prompt in prompts) for word in words)
+
+    with contextlib.suppress(AssertionError):  # then its count says so
+        await eventually(read, what=f"messages to {talk.id}")
 
 
 async def _order(stack: Stack, task: Accepted, found: Violations) -> None:
@@ -194,6 +199,7 @@ async def _graph(stack: Stack, task: Accepted, found: Violations) -> None:
         bad = [row.id for row in await talk.children() if row.status != "completed"]
         found.add("wrong", f"{task.kind} {task.id}: subagents {bad}", len(bad))
     if task.sent:
+        await _await_words(talk, task.sent)
         await talk.rest()
     read = [prompt for row in await talk.children() for prompt in await talk.prompts(row.id)] if task.sent else []
     for text in task.sent:

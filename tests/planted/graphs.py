@@ -56,8 +56,8 @@ BUGS = [
     Bug(
         "a scoped variable is inherited",
         "domain/agents/variables.py",
-        "    found = {name: value for name, value in usable.items() if name not in scoped}",
-        "    found = {name: value for name, value in usable.items() if name or scoped}",
+        "    found = {name: value for name, value in values.items() if name not in scoped and _owner(name) != NOBODY}",
+        "    found = {name: value for name, value in values.items() if _owner(name) != NOBODY}",
         (*_SCOPE, *_VARIABLES),
     ),
     Bug(
