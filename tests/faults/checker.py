@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from temporalio.service import RPCError
 
 from domain.events import Recorded
 from store import events
+from store.sessions import SessionRow
 from tests.behaviour.conversations.talk import Talk, asked
 from tests.faults.caller import Accepted, Caller
 from tests.faults.workload import MARK
@@ -131,7 +133,7 @@ def _numbers(log: list[Recorded]) -> list[int]:
 async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:
     talk = Talk(stack, task.id)
 
-    await _await_words(talk, task.messages)
+    await _await_words(talk, talk.sessions, task.messages)
     try:
         await talk.rest()
     except AssertionError as error:
@@ -158,11 +160,11 @@ async def _deliveries(stack: Stack, task: Accepted, found: Violations) -> None:
         found.add("messages", f"{task.id}: {word!r} {shown} times in requests", int(max(shown, default=0) > 1))
 
 
-async def _await_words(talk: Talk, words: list[str]) -> None:
+async def _await_words(talk: Talk, readers: Callable[[], Awaitable[list[SessionRow]]], words: list[str]) -> None:
     """A session that has ended may have left a message to another one, which is not there yet."""
 
     async def read() -> bool:
-        prompts = [prompt for row in await talk.sessions() for prompt in await talk.prompts(row.id)]
+        prompts = [prompt for row in await readers() for prompt in await talk.prompts(row.id)]
         return all(any(word in prompt for prompt in prompts) for word in words)
 
     with contextlib.suppress(AssertionError):  # then its count says so
@@ -199,7 +201,7 @@ async def _graph(stack: Stack, task: Accepted, found: Violations) -> None:
         bad = [row.id for row in await talk.children() if row.status != "completed"]
         found.add("wrong", f"{task.kind} {task.id}: subagents {bad}", len(bad))
     if task.sent:
-        await _await_words(talk, task.sent)
+        await _await_words(talk, talk.children, task.sent)
         await talk.rest()
     read = [prompt for row in await talk.children() for prompt in await talk.prompts(row.id)] if task.sent else []
     for text in task.sent:
