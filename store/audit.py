@@ -49,9 +49,8 @@ async def append(
 ) -> None:
     """Append an entry in the transaction that it records, as its last statement: the chain's lock is held until
     commit."""
-    await connection.execute(
-        "SELECT append_audit($1, $2, $3, $4, $5, $6, $7)", tenant, chain, actor, action, session_id, subject, inputs
-    )
+    sql = "SELECT append_audit($1, $2, $3, $4, $5, $6, $7)"
+    await connection.execute(sql, tenant, chain, actor, action, session_id, subject, inputs)
 
 
 async def find(

@@ -51,12 +51,8 @@ async def find_setup(pool: Pool, tenant: str, key: str) -> tuple[str, int] | Non
 
 
 async def record_setup(pool: Pool, tenant: str, workspace_id: str, tree: Tree) -> None:
-    await pool.execute(
-        "UPDATE workspaces SET tree = $3 WHERE tenant = $1 AND id = $2",
-        tenant,
-        workspace_id,
-        tree.model_dump_json(exclude_defaults=True),
-    )
+    sql = "UPDATE workspaces SET tree = $3 WHERE tenant = $1 AND id = $2"
+    await pool.execute(sql, tenant, workspace_id, tree.model_dump_json(exclude_defaults=True))
 
 
 async def lead_events(pool: Pool, tenant: str, triggers: list[str], key: str, conversation_id: str) -> None:

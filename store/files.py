@@ -120,9 +120,8 @@ async def use_in(connection: Connection, tenant: str, file_ids: list[str], sessi
 
 async def _loosen(connection: Connection, tenant: str, digest: str) -> None:
     """Note bytes that may be unused now; a sweep checks them."""
-    await connection.execute(
-        "INSERT INTO loose_blobs (tenant, sha256) VALUES ($1, $2) ON CONFLICT DO NOTHING", tenant, digest
-    )
+    sql = "INSERT INTO loose_blobs (tenant, sha256) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+    await connection.execute(sql, tenant, digest)
 
 
 async def save_artifacts(

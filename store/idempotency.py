@@ -55,9 +55,8 @@ async def acquire_lock(pool: Pool, tenant: str, name: str, holder: str, seconds:
 
 async def release_lock(pool: Pool, tenant: str, name: str, holder: str) -> None:
     """Release a lock, even an expired one, unless another holder has taken it since."""
-    await pool.execute(
-        "DELETE FROM request_locks WHERE tenant = $1 AND name = $2 AND holder = $3", tenant, name, holder
-    )
+    sql = "DELETE FROM request_locks WHERE tenant = $1 AND name = $2 AND holder = $3"
+    await pool.execute(sql, tenant, name, holder)
 
 
 async def forget_old_locks(pool: Pool) -> None:

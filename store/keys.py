@@ -108,9 +108,8 @@ async def valid(pool: Pool, tenant: str, key_id: str) -> bool:
 async def sign_out(pool: Pool, cookie_id: str, expires_at: datetime) -> None:
     """End a cookie of the console before it expires. Rows of expired ones are not needed any more."""
     await pool.execute("DELETE FROM signed_out_cookies WHERE expires_at < now()")
-    await pool.execute(
-        "INSERT INTO signed_out_cookies (id, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING", cookie_id, expires_at
-    )
+    sql = "INSERT INTO signed_out_cookies (id, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+    await pool.execute(sql, cookie_id, expires_at)
 
 
 async def is_signed_out(pool: Pool, cookie_id: str) -> bool:

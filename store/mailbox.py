@@ -128,9 +128,8 @@ async def deliver(pool: Pool, tenant: str, message_ids: list[str], to: str, even
             to,
         )
         if event is not None:
-            await connection.execute(
-                "SELECT emit_events($1, $2, $3::jsonb)", tenant, event.conversation_id, to_json([event])
-            )
+            sql = "SELECT emit_events($1, $2, $3::jsonb)"
+            await connection.execute(sql, tenant, event.conversation_id, to_json([event]))
 
 
 # Outcomes: the ends of subagents' sessions and their replies, read when they are rendered.

@@ -177,9 +177,8 @@ async def postpone(pool: Pool, tenant: str, delivery_id: str, seconds: float) ->
 
 async def drop_delivery(pool: Pool, tenant: str, delivery_id: str) -> None:
     """Remove a delivery that turned out to have nothing to send."""
-    await pool.execute(
-        "DELETE FROM deliveries WHERE tenant = $1 AND id = $2 AND status = 'pending'", tenant, delivery_id
-    )
+    sql = "DELETE FROM deliveries WHERE tenant = $1 AND id = $2 AND status = 'pending'"
+    await pool.execute(sql, tenant, delivery_id)
 
 
 async def find_undispatched(pool: Pool, limit: int = 100) -> list[WaitingDelivery]:
@@ -242,6 +241,5 @@ async def deliver_again(pool: Pool, tenant: str, delivery_id: str) -> Delivery |
 
 async def forget_old_deliveries(pool: Pool, days: int) -> None:
     """Delete deliveries that ended long ago."""
-    await pool.execute(
-        "DELETE FROM deliveries WHERE status <> 'pending' AND created_at < now() - make_interval(days => $1)", days
-    )
+    sql = "DELETE FROM deliveries WHERE status <> 'pending' AND created_at < now() - make_interval(days => $1)"
+    await pool.execute(sql, days)

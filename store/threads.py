@@ -42,9 +42,8 @@ async def terminate(pool: Pool, tenant: str, thread: ThreadPlace, by: str) -> li
     still be stopped; a repetition returns those that are left."""
     async with pool.acquire() as connection, connection.transaction():
         # Accepting a session locks the conversation too, so a new session is either refused or found below.
-        await connection.execute(
-            "UPDATE conversations SET updated_at = now() WHERE tenant = $1 AND id = $2", tenant, thread.conversation_id
-        )
+        sql = "UPDATE conversations SET updated_at = now() WHERE tenant = $1 AND id = $2"
+        await connection.execute(sql, tenant, thread.conversation_id)
         sql = """WITH RECURSIVE below AS (
                      SELECT id, terminated_at FROM threads WHERE tenant = $1 AND id = $2
                      UNION SELECT t.id, t.terminated_at FROM threads t JOIN below b ON t.parent_thread_id = b.id

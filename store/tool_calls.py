@@ -54,9 +54,8 @@ async def hold(pool: Pool, attempt: ToolAttempt, remote: RemoteCall) -> None:
 
 async def check_attempt(connection: Connection, attempt: ToolAttempt) -> None:
     """Refuse the writes of a transaction whose attempt no longer makes its call. A newer one waits until it ends."""
-    await connection.execute(
-        "SELECT check_run($1, $2, $3, true, false)", attempt.tenant, attempt.session_id, attempt.run
-    )
+    sql = "SELECT check_run($1, $2, $3, true, false)"
+    await connection.execute(sql, attempt.tenant, attempt.session_id, attempt.run)
     sql = """SELECT true FROM tool_calls WHERE tenant = $1 AND node = $2 AND call_index = $3
                 AND holder = $4 AND attempt = $5 AND state = 'started' FOR SHARE"""
     found = await connection.fetchval(

@@ -98,16 +98,11 @@ async def put_for_tenant(pool: Pool, tenant: str, given: Mapping[str, str], by: 
     async with pool.acquire() as connection, connection.transaction():
         # One request at a time, so that two concurrent ones cannot exceed the limit.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 4))", f"variables/{tenant}")
-        await connection.execute(
-            """INSERT INTO tenant_variables (tenant, name, value, updated_by)
-               SELECT $1, name, value, $4 FROM unnest($2::text[], $3::text[]) AS given(name, value)
-               ON CONFLICT (tenant, name) DO UPDATE
-               SET value = excluded.value, updated_by = excluded.updated_by, updated_at = now()""",
-            tenant,
-            list(given),
-            list(given.values()),
-            by,
-        )
+        sql = """INSERT INTO tenant_variables (tenant, name, value, updated_by)
+                 SELECT $1, name, value, $4 FROM unnest($2::text[], $3::text[]) AS given(name, value)
+                 ON CONFLICT (tenant, name) DO UPDATE
+                 SET value = excluded.value, updated_by = excluded.updated_by, updated_at = now()"""
+        await connection.execute(sql, tenant, list(given), list(given.values()), by)
         found = await connection.fetchval("SELECT count(*) FROM tenant_variables WHERE tenant = $1", tenant)
         if found > MOST:
             raise Conflict(f"There may be at most {MOST} variables of all threads.")
@@ -157,18 +152,11 @@ async def set_for_thread(pool: Pool, tenant: str, thread: ThreadPlace, values: M
     """Set values, as they are stored, for a thread and for the active threads below it that inherit them."""
     async with pool.acquire() as connection, connection.transaction():
         # Accepting a session locks the conversation too, so a new child is either found below or sees this mark.
-        await connection.execute(
-            "UPDATE conversations SET variables_set = true, updated_at = now() WHERE tenant = $1 AND id = $2",
-            tenant,
-            thread.conversation_id,
-        )
-        await connection.execute(
-            """UPDATE threads SET variables = (coalesce(variables, '{}')::jsonb || $3::jsonb)::text
-                WHERE tenant = $1 AND id = $2""",
-            tenant,
-            thread.id,
-            json.dumps(dict(values)),
-        )
+        sql = "UPDATE conversations SET variables_set = true, updated_at = now() WHERE tenant = $1 AND id = $2"
+        await connection.execute(sql, tenant, thread.conversation_id)
+        sql = """UPDATE threads SET variables = (coalesce(variables, '{}')::jsonb || $3::jsonb)::text
+                  WHERE tenant = $1 AND id = $2"""
+        await connection.execute(sql, tenant, thread.id, json.dumps(dict(values)))
         subject = f"{thread.id}: {', '.join(sorted(values))}"
         await audit.append(connection, tenant, thread.conversation_id, by, "set_variables", subject=subject[:500])
     async with pool.acquire() as connection, connection.transaction():
@@ -180,13 +168,9 @@ async def set_for_thread(pool: Pool, tenant: str, thread: ThreadPlace, values: M
 
 async def set_for_session(pool: Pool, ref: SessionRef, values: dict[str, str]) -> None:
     """Store values that a session asked for. From here on nothing is missing, even if some were not given."""
-    await pool.execute(
-        """UPDATE sessions SET variables = (variables::jsonb || $3::jsonb)::text, missing = '{}', updated_at = now()
-            WHERE tenant = $1 AND id = $2""",
-        ref.tenant,
-        ref.session_id,
-        json.dumps(values),
-    )
+    sql = """UPDATE sessions SET variables = (variables::jsonb || $3::jsonb)::text, missing = '{}', updated_at = now()
+              WHERE tenant = $1 AND id = $2"""
+    await pool.execute(sql, ref.tenant, ref.session_id, json.dumps(values))
 
 
 async def renew_threads(pool: Pool, tenant: str, conversation_id: str, thread_ids: Iterable[str]) -> None:
@@ -208,9 +192,8 @@ async def renew_threads(pool: Pool, tenant: str, conversation_id: str, thread_id
 
 async def _lock_threads(connection: Connection, tenant: str, conversation_id: str) -> dict[str, _Thread]:
     """The threads of a conversation, locked so that only one transaction passes values on in it."""
-    await connection.execute(
-        "SELECT pg_advisory_xact_lock(hashtextextended($1, 3))", f"variables/{tenant}/{conversation_id}"
-    )
+    sql = "SELECT pg_advisory_xact_lock(hashtextextended($1, 3))"
+    await connection.execute(sql, f"variables/{tenant}/{conversation_id}")
     sql = """SELECT t.id, t.parent_thread_id, coalesce(t.variables, '{}') AS own, s.id AS session_id,
                     s.agent_owner, s.agent, s.agent_version, s.handed_to, s.variables AS values
                FROM threads t
@@ -242,15 +225,10 @@ async def _find_passed(
 async def _write(connection: Connection, tenant: str, thread: _Thread, values: dict[str, str]) -> None:
     """Write the values to a thread's running and waiting sessions and to its latest one, from which a later session
     inherits them."""
-    await connection.execute(
-        """UPDATE sessions SET variables = (variables::jsonb || $4::jsonb)::text
-            WHERE tenant = $1 AND thread_id = $2
-              AND (id = $3 OR status IN ('submitted', 'working', 'input_required'))""",
-        tenant,
-        thread.id,
-        thread.session_id,
-        json.dumps(values),
-    )
+    sql = """UPDATE sessions SET variables = (variables::jsonb || $4::jsonb)::text
+              WHERE tenant = $1 AND thread_id = $2
+                AND (id = $3 OR status IN ('submitted', 'working', 'input_required'))"""
+    await connection.execute(sql, tenant, thread.id, thread.session_id, json.dumps(values))
 
 
 def _set_above(known: dict[str, _Thread], thread: _Thread) -> set[str]:
@@ -331,14 +309,9 @@ async def answer_request(pool: Pool, request: VariableRequest, spawn: SpawnReque
 
 async def settle_request(pool: Pool, request: VariableRequest, *, started: bool) -> None:
     """Record that the conversation started the subagent, or refused to; after a refusal values can be set again."""
-    await pool.execute(
-        """UPDATE variable_requests SET status = CASE WHEN $4 THEN 'started' ELSE 'open' END
-            WHERE tenant = $1 AND id = $2 AND status = 'answered' AND attempts = $3""",
-        request.tenant,
-        request.id,
-        request.attempts,
-        started,
-    )
+    sql = """UPDATE variable_requests SET status = CASE WHEN $4 THEN 'started' ELSE 'open' END
+              WHERE tenant = $1 AND id = $2 AND status = 'answered' AND attempts = $3"""
+    await pool.execute(sql, request.tenant, request.id, request.attempts, started)
 
 
 async def find_unstarted(pool: Pool, older_than_s: float, limit: int = 100) -> list[VariableRequest]:
