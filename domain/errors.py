@@ -81,3 +81,7 @@ class Unavailable(ErrandError):
 
     status = 503
     type = "dependency-unavailable"
+
+
+class ForModel(Exception):
+    """A call of a tool cannot be done; the text tells its model why."""

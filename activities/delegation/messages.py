@@ -26,7 +26,7 @@ from domain.conversations.mailbox import (
 from domain.conversations.requests import ClaimOutcomes, InboxKind, Steer
 from domain.conversations.subagent_texts import from_subagent, listing_line, not_found, result, running
 from domain.conversations.subagents import SubagentTerms
-from domain.errors import NotFound, Unavailable
+from domain.errors import ForModel, NotFound, Unavailable
 from domain.ids import derive_id, is_id
 from domain.messages import QueuedTool
 from domain.sessions.session import Reason, RecordedStop, Scope, SessionRef, Status, StopRequest
@@ -62,10 +62,6 @@ async def wake_thread(pool: Pool, workflows: WorkflowClient, tenant: str, conver
     except (Unavailable, NotFound):
         return
     await conversations.mark_signalled(pool, tenant, steer.message)
-
-
-class NoReceiver(Exception):
-    """There is no receiver for the message; the text is for the model."""
 
 
 @dataclass
@@ -261,18 +257,12 @@ class Subagents:
 
     async def send_to_agent(self, ref: SessionRef, agent_id: str | None, text: str, key: str) -> tuple[str, bool]:
         """The result for the sender, and whether it is an error."""
-        try:
-            target, _ = await self._send_to(ref, agent_id, text, key)
-        except NoReceiver as error:
-            return str(error), True
+        target, _ = await self._send_to(ref, agent_id, text, key)
         return f"Sent to the agent (agent_id: {target.thread_id}).", False
 
     async def ask_agent(self, ref: SessionRef, agent_id: str, text: str, key: str, seconds: float) -> tuple[str, bool]:
         """The reply of the session that received the message."""
-        try:
-            target, message_id = await self._send_to(ref, agent_id, text, key)
-        except NoReceiver as error:
-            return str(error), True
+        target, message_id = await self._send_to(ref, agent_id, text, key)
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:
             taken = await conversations.get_message_state(self._pool, ref.tenant, message_id)
@@ -289,9 +279,9 @@ class Subagents:
         own = await sessions.load(self._pool, ref)
         target = await self._find_receiver(ref, own.spawned_by, agent_id)
         if target.thread_id == own.thread_id:
-            raise NoReceiver("That is you: an agent cannot send messages to itself.")
+            raise ForModel("That is you: an agent cannot send messages to itself.")
         if target.terminated:
-            raise NoReceiver("That agent, or its conversation, was terminated.")
+            raise ForModel("That agent, or its conversation, was terminated.")
         message_id = derive_id(ref.session_id, "agent_message", key)
         await self._check_mission(ref, target, message_id)
         message = ThreadMessage(
@@ -317,7 +307,7 @@ class Subagents:
             return
         hold = await missions.find_wake_hold(self._pool, ref.tenant, target.conversation_id, target.thread_id)
         if hold is not None:
-            raise NoReceiver(f"Nothing was sent, as that agent does not run now: {hold.text}.")
+            raise ForModel(f"Nothing was sent, as that agent does not run now: {hold.text}.")
 
     async def _find_receiver(self, ref: SessionRef, parent: str | None, agent_id: str | None) -> AgentAddress:
         """The agent with this id; without an id the sender's parent, else the agent that people wrote to last."""
@@ -325,11 +315,11 @@ class Subagents:
         if wanted is not None:
             found = await threads.find_address(self._pool, ref.tenant, wanted) if is_id(wanted) else None
             if found is None:
-                raise NoReceiver(f"There is no agent {wanted!r}.")
+                raise ForModel(f"There is no agent {wanted!r}.")
             return found
         recent = await threads.find_recent_foreground(self._pool, ref.tenant, ref.conversation_id)
         if recent is None:
-            raise NoReceiver("no recent foreground agent")
+            raise ForModel("no recent foreground agent")
         return recent
 
     async def emit(self, ref: SessionRef, name: str, data: dict[str, Any], key: str) -> tuple[str, bool]:

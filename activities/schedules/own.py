@@ -1,7 +1,7 @@
 """Schedules that an agent makes for itself, in its own conversation and as many as its definition allows."""
 
 from domain.amounts import format_count
-from domain.errors import Unavailable
+from domain.errors import ForModel, Unavailable
 from domain.schedules import Schedule, ScheduleRules, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import SessionRef
@@ -10,10 +10,6 @@ from store.agents import load_view
 from store.database import Pool
 from store.sessions import SessionRow
 from workflows.schedules import ScheduleClient
-
-
-class ScheduleRefused(Exception):
-    """The operation was refused; the text is for the model."""
 
 
 class OwnSchedules:
@@ -25,7 +21,7 @@ class OwnSchedules:
         """Create a schedule, or replace the agent's own one of this name; returns its next times."""
         session = await self._owner(ref)
         if rules.at is not None and (problem := time_problem(rules.at)) is not None:
-            raise ScheduleRefused(f"Nothing can be due at that time: it {problem}.")
+            raise ForModel(f"Nothing can be due at that time: it {problem}.")
         rules = rules.model_copy(
             update={"name": _stored_name(session, rules.name), "conversation_id": ref.conversation_id}
         )
@@ -36,10 +32,10 @@ class OwnSchedules:
         else:
             most = (await load_view(self._pool, session.agent_ref)).schedules
             if len(own) >= most:
-                raise ScheduleRefused(f"You may have {format_count(most, 'schedule')}, and have {len(own)}.")
+                raise ForModel(f"You may have {format_count(most, 'schedule')}, and have {len(own)}.")
             made = await schedules.create(self._pool, ref.tenant, rules, run, prompt, {}, _creator(session))
         if made is None:
-            raise ScheduleRefused("That name is taken.")
+            raise ForModel("That name is taken.")
         await self._sync(made)
         times = await self._client.next_times(made.id, 3)
         return ", ".join(time.isoformat() for time in times or []) or "not known yet"
@@ -63,9 +59,9 @@ class OwnSchedules:
     async def _owner(self, ref: SessionRef) -> SessionRow:
         session = await sessions.load(self._pool, ref)
         if session.thread_id != session.conversation_id:
-            raise ScheduleRefused("Only the agent of a conversation has schedules, not its subagents.")
+            raise ForModel("Only the agent of a conversation has schedules, not its subagents.")
         if not (await load_view(self._pool, session.agent_ref)).schedules:
-            raise ScheduleRefused("Your definition allows you no schedules.")
+            raise ForModel("Your definition allows you no schedules.")
         return session
 
     async def _list_own(self, session: SessionRow) -> list[Schedule]:
@@ -76,7 +72,7 @@ class OwnSchedules:
         for one in await self._list_own(session):
             if one.rules.name == _stored_name(session, name):
                 return one
-        raise ScheduleRefused(f"You have no schedule {name!r}.")
+        raise ForModel(f"You have no schedule {name!r}.")
 
     async def _sync(self, schedule: Schedule) -> None:
         """Update Temporal from the row; if it is unreachable, a sweep does that."""

@@ -265,7 +265,7 @@ class Checks:
         )
         try:
             given = tool.input.model_validate(check.input)
-            result = await run_within(check.timeout_s, tool.run(given, context), grace=GRACE_SECONDS)
+            result = await run_within(check.timeout_s, tool.answer(given, context), grace=GRACE_SECONDS)
         except ValidationError as error:
             raise CheckFailed(tool.explain(error)) from None
         except TimeoutError:

@@ -483,7 +483,7 @@ async def run_guarded(
     async with turn as refusal:
         if refusal is not None:
             return refusal.redact(context.state.redactor)
-        run = partial(_within, tool.timeout_s, partial(tool.run, arguments, context), context)
+        run = partial(_within, tool.timeout_s, partial(tool.answer, arguments, context), context)
         return await _caught(tool.name, tool.timeout_s, run, context)
 
 

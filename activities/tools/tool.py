@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from activities.sandbox import NetworkPolicy, Sandbox, SandboxLimits
 from activities.user_code import at_home, call_at_home, run_apart
+from domain.errors import ForModel
 from domain.events import Event
 from domain.json_object import JsonObject
 from domain.messages import ToolDefinition
@@ -199,6 +200,13 @@ class Tool(ToolTraits):
     def __post_init__(self) -> None:
         if self.bookkeeping and self.effect is Effect.ONCE:
             raise ValueError(f"{self.name}: bookkeeping may run twice, so its effect cannot be ONCE")
+
+    async def answer(self, arguments: Any, context: ToolContext) -> ToolResult:
+        """Run it. What it raises for the model is its result."""
+        try:
+            return await self.run(arguments, context)
+        except ForModel as error:
+            return ToolResult(str(error), failed=True)
 
     def apart(self) -> Self:
         """The tool for a user's code: it runs where it can stall nobody else."""

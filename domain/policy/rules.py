@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from httpx2 import URL, InvalidURL
 from pydantic import Field
 
+from domain.errors import ForModel
 from domain.frozen import Closed, Frozen
 
 # Shell commands as permission rules see them: one command, however it is spelled.
@@ -170,8 +171,8 @@ def host_of(url: str) -> str:
         return ""
 
 
-class PathError(Exception):
-    """A path cannot be used; the message explains why, for the model."""
+class PathError(ForModel):
+    """A path cannot be used."""
 
 
 def path_parts(path: str) -> tuple[str, ...]:

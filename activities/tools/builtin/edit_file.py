@@ -8,7 +8,7 @@ from pydantic import Field
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import FileChange, Tool, ToolContext, ToolInput, ToolResult
 from domain.amounts import format_count
-from domain.policy.rules import PathError, Subject, SubjectKind
+from domain.policy.rules import Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind
 
 _LARGEST = 5_000_000
@@ -37,10 +37,7 @@ class EditError(Exception):
 
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
-    try:
-        return await asyncio.to_thread(_edit, input, Workspace(context.workspace), context.again)
-    except PathError as error:
-        return ToolResult(str(error), failed=True)
+    return await asyncio.to_thread(_edit, input, Workspace(context.workspace), context.again)
 
 
 def _edit(input: Input, workspace: Workspace, again: bool) -> ToolResult:

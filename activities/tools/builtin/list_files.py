@@ -7,7 +7,7 @@ from pydantic import Field
 
 from activities.tools.support.paths import DirectoryEntry, Workspace
 from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult, clean
-from domain.policy.rules import PathError, Subject, SubjectKind
+from domain.policy.rules import Subject, SubjectKind
 from domain.sessions.session import Effect
 
 _MOST = 500
@@ -27,10 +27,7 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
         rules = workspace.ignore_rules(input.path) if input.recursive else None
         return list(islice(workspace.walk(input.path, recursive=input.recursive, without=rules), _MOST + 1))
 
-    try:
-        entries = await asyncio.to_thread(find)
-    except PathError as error:
-        return ToolResult(str(error), failed=True)
+    entries = await asyncio.to_thread(find)
     if not entries:
         return ToolResult("The folder is empty.")
     lines = [_line(entry) for entry in entries[:_MOST]]

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from activities.schedules.own import ScheduleRefused
 from activities.tools.tool import Tool, ToolContext, ToolInput, ToolResult
 from domain.schedules import ContextMode, Overlap, ScheduleRules
 from domain.sessions.session import Effect, EffectKind
@@ -41,8 +40,6 @@ async def run(input: Input, context: ToolContext) -> ToolResult:
             return ToolResult(f"The schedule {input.name} is deleted.")
         await own.set_paused(context.ref, input.name, input.action == "pause")
         return ToolResult(f"The schedule {input.name} is {'paused' if input.action == 'pause' else 'active'}.")
-    except ScheduleRefused as error:
-        return ToolResult(str(error), failed=True)
     except ValidationError as error:
         return ToolResult("\n".join(str(one["msg"]) for one in error.errors()[:5]), failed=True)
 

@@ -16,7 +16,7 @@ from activities.tools.support.paths import Workspace
 from activities.tools.tool import SHOWN, ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean
 from domain.amounts import format_count
 from domain.pictures import MOST_BYTES, NotShown, inspect, media_type_of
-from domain.policy.rules import PathError, Subject, SubjectKind, canonical_path
+from domain.policy.rules import Subject, SubjectKind, canonical_path
 from domain.sessions.session import Effect
 
 _MOST_CHARS = 15_000  # less than run_tool keeps in a result, so that no page is cut
@@ -30,10 +30,7 @@ class Input(ToolInput):
 
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
-    try:
-        return await asyncio.to_thread(_read, input, Workspace(context.workspace))
-    except PathError as error:
-        return ToolResult(str(error), failed=True)
+    return await asyncio.to_thread(_read, input, Workspace(context.workspace))
 
 
 def _read(input: Input, workspace: Workspace) -> ToolResult:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolInput, ToolResult, clean, clean_text
-from domain.policy.rules import PathError, Subject, SubjectKind, path_parts
+from domain.policy.rules import Subject, SubjectKind, path_parts
 from domain.sessions.session import Effect, EffectKind
 
 _LARGEST = 20_971_520
@@ -62,10 +62,7 @@ async def _file(input: Input, path: str, context: ToolContext) -> ToolResult:
         return ToolResult(
             f"{clean(name)!r} cannot be the name of an artifact: {reason}. Give another name.", failed=True
         )
-    try:
-        content = await asyncio.to_thread(Workspace(context.workspace).read, path, _LARGEST + 1)
-    except PathError as error:
-        return ToolResult(str(error), failed=True)
+    content = await asyncio.to_thread(Workspace(context.workspace).read, path, _LARGEST + 1)
     if len(content) > _LARGEST:
         return ToolResult(f"{path!r} is larger than {_LARGEST:,} bytes. Save a smaller file.", failed=True)
     artifact = ArtifactFile(

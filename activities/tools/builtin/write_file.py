@@ -7,7 +7,7 @@ from pydantic import Field
 from activities.tools.support.paths import Workspace
 from activities.tools.tool import FileChange, Tool, ToolContext, ToolInput, ToolResult
 from domain.amounts import format_count
-from domain.policy.rules import PathError, Subject, SubjectKind
+from domain.policy.rules import Subject, SubjectKind
 from domain.sessions.session import Effect, EffectKind
 
 
@@ -18,10 +18,7 @@ class Input(ToolInput):
 
 async def run(input: Input, context: ToolContext) -> ToolResult:
     content = input.content.encode()
-    try:
-        new = await asyncio.to_thread(Workspace(context.workspace).write, input.path, content)
-    except PathError as error:
-        return ToolResult(str(error), failed=True)
+    new = await asyncio.to_thread(Workspace(context.workspace).write, input.path, content)
     lines = input.content.count("\n") + (not input.content.endswith("\n") and input.content != "")
     done = f"{'Created' if new else 'Replaced'} {input.path}"
     return ToolResult(f"{done}: {format_count(lines, 'line')}, {format_count(len(content), 'byte')}.")

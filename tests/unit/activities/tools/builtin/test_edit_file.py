@@ -20,7 +20,7 @@ EDITS = st.lists(
 
 async def edit(context: ToolContext, *edits: tuple[str, str], **more: object) -> ToolResult:
     given = [{"old": old, "new": new, **more} for old, new in edits]
-    return await TOOL.run(TOOL.input.model_validate({"path": "f", "edits": given}), context)
+    return await TOOL.answer(TOOL.input.model_validate({"path": "f", "edits": given}), context)
 
 
 @given(TEXTS, EDITS)

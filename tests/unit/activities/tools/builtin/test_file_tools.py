@@ -11,7 +11,7 @@ from activities.tools.tool import ToolContext, ToolResult
 
 async def call(tool_name: str, context: ToolContext, **arguments: object) -> ToolResult:
     tool = TOOLS[tool_name]
-    return await tool.run(tool.input.model_validate(arguments), context)
+    return await tool.answer(tool.input.model_validate(arguments), context)
 
 
 async def test_search_fits_code(context: ToolContext, workspace: Path) -> None:
