@@ -313,14 +313,17 @@ class BeginDelegations:
         answer = await self._workflows.spawn(ref.tenant, ref.conversation_id, await self._build_request(by, starting))
         dead = await self._dead_on_arrival(by.call, [said.session_id for said in answer.answers if said.error is None])
         return {
-            one.index: await self._begin(one, said, dead) for one, said in zip(starting, answer.answers, strict=True)
+            one.index: await self._begin(by, one, said, dead)
+            for one, said in zip(starting, answer.answers, strict=True)
         }
 
-    async def _begin(self, one: Wanted, said: SpawnAnswer, dead: dict[str, str]) -> Begun:
+    async def _begin(self, by: Spawner, one: Wanted, said: SpawnAnswer, dead: dict[str, str]) -> Begun:
         assert one.planned is not None
         child, spawn = said.session_id, one.planned.spawn
         if said.error is not None:
-            return await one.refuse(said.error)
+            # another message may have begun the instance's next session meanwhile, which reads this one too
+            found = await self._plan(by, one, []) if spawn.instance is not None else None
+            return found or await one.refuse(said.error)
         if child in dead and not spawn.waits:
             await self._subagents.claim(one.call.ref, [child], one.key)
             return await one.refuse(f"The launch failed: {dead[child]}.")
