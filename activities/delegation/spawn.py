@@ -106,6 +106,11 @@ class Wanted:
         return f"{self.call.node}:{self.index}"
 
     @property
+    def instance(self) -> Child | None:
+        """The existing one that it is a message for."""
+        return self.planned.spawn.instance if self.planned is not None else None
+
+    @property
     def child_id(self) -> str:
         """The session that the call starts."""
         return derive_id(self.call.node, "child", self.index)
@@ -312,18 +317,23 @@ class BeginDelegations:
         ref = by.call.ref
         answer = await self._workflows.spawn(ref.tenant, ref.conversation_id, await self._build_request(by, starting))
         dead = await self._dead_on_arrival(by.call, [said.session_id for said in answer.answers if said.error is None])
-        return {
-            one.index: await self._begin(by, one, said, dead)
-            for one, said in zip(starting, answer.answers, strict=True)
-        }
+        answers = {one.index: said for one, said in zip(starting, answer.answers, strict=True)}
+        # another message may have begun the instance's next session meanwhile, and that one may have ended by now
+        busy = [one for one in starting if one.instance is not None and answers[one.index].error is not None]
+        begun = {one.index: await self._begin(one, answers[one.index], dead) for one in starting if one not in busy}
+        for one in busy:
+            if (found := await self._plan(by, one, [])) is not None:
+                begun[one.index] = found
+        left = [one for one in busy if one.index not in begun]
+        if len(left) < len(starting):
+            return begun | await self._spawn(by, left)
+        return {one.index: await self._begin(one, answers[one.index], dead) for one in left}
 
-    async def _begin(self, by: Spawner, one: Wanted, said: SpawnAnswer, dead: dict[str, str]) -> Begun:
+    async def _begin(self, one: Wanted, said: SpawnAnswer, dead: dict[str, str]) -> Begun:
         assert one.planned is not None
         child, spawn = said.session_id, one.planned.spawn
         if said.error is not None:
-            # another message may have begun the instance's next session meanwhile, which reads this one too
-            found = await self._plan(by, one, []) if spawn.instance is not None else None
-            return found or await one.refuse(said.error)
+            return await one.refuse(said.error)
         if child in dead and not spawn.waits:
             await self._subagents.claim(one.call.ref, [child], one.key)
             return await one.refuse(f"The launch failed: {dead[child]}.")
