@@ -223,7 +223,13 @@ class AppParts:
     parts: list[Part]
 
 
-def make_app_parts(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
+def make_model_part(settings: Settings, port: int) -> Part:
+    address, argv = f"127.0.0.1:{port}", [sys.executable, "-m", "offline", "--port", str(port)]
+    env = _without(variables(settings), *SECRETS) | {"PYTHONUNBUFFERED": "1"}
+    return Part(name="model", argv=argv, env=env, address=f"http://{address}", check=f"tcp://{address}")
+
+
+def make_app_parts(settings: Settings, connection: dict[str, str]) -> AppParts:
     """Describe the processes. `settings` has all addresses; `connection` are Temporal's own variables."""
     env = variables(replace(settings, drain_seconds=min(settings.drain_seconds, DRAIN_SECONDS)))
     env |= connection | {"PYTHONUNBUFFERED": "1"}
@@ -247,11 +253,6 @@ def make_app_parts(settings: Settings, connection: dict[str, str], offline_port:
             check=f"{api_url}/healthz",
         ),
     ]
-    if offline_port:
-        address, argv = f"127.0.0.1:{offline_port}", [sys.executable, "-m", "offline", "--port", str(offline_port)]
-        own_env = _without(env, *SECRETS)
-        model = Part(name="model", argv=argv, env=own_env, address=f"http://{address}", check=f"tcp://{address}")
-        parts.insert(0, model)
     migrate_env = _without(env, *SECRETS) | {name: env.get(name, "") for name in DATABASES}
     return AppParts(Part(name="migrate", argv=[sys.executable, "-m", "store.migrate"], env=migrate_env), parts)
 
@@ -302,12 +303,15 @@ class Stack:
         self._retry: asyncio.TimerHandle | None = None
 
     async def boot(self) -> None:
-        """Start PostgreSQL and Temporal concurrently and prepare each; then start the parts that need them."""
+        """Start PostgreSQL, Temporal and the offline model concurrently and prepare each; then start the parts that
+        need them, which therefore stop first."""
         state.write(self.info())  # first: if this is impossible, so is everything else
         try:
             async with asyncio.TaskGroup() as group:
                 database = group.create_task(self._start_database())
                 group.create_task(self._start_temporal())
+                if port := self._plan.offline_port:
+                    group.create_task(self.supervisor.start(make_model_part(self._plan.settings, port)))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
         await self.supervisor.start(*database.result().parts)
@@ -338,7 +342,7 @@ class Stack:
                 api_database_url=postgres.role_url(port, API_ROLE),
                 worker_database_url=postgres.role_url(port, WORKER_ROLE),
             )
-        app = make_app_parts(settings, self._connection, self._plan.offline_port)
+        app = make_app_parts(settings, self._connection)
         await self.supervisor.run(app.migrate)
         return app
 

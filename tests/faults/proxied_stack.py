@@ -17,12 +17,12 @@ from deploy.stack import AppParts, make_app_parts
 from settings import Settings
 
 
-def through_proxies(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
+def through_proxies(settings: Settings, connection: dict[str, str]) -> AppParts:
     ports = json.loads(os.environ["FAULT_PROXIES"])
     database, temporal = settings.database_url or "", settings.temporal_address or ""
     upstreams = {"postgres": int(re.findall(r":(\d+)/", database)[-1]), "temporal": int(temporal.rpartition(":")[2])}
     Path(os.environ["FAULT_UPSTREAMS"]).write_text(json.dumps(upstreams))
-    app = make_app_parts(settings, connection, offline_port)
+    app = make_app_parts(settings, connection)
 
     def proxied(url: str | None) -> str:
         return re.sub(r":\d+/", f":{ports['postgres']}/", url or "")
@@ -33,7 +33,7 @@ def through_proxies(settings: Settings, connection: dict[str, str], offline_port
         api_database_url=proxied(settings.api_database_url),
         worker_database_url=proxied(settings.worker_database_url),
     )
-    return AppParts(app.migrate, make_app_parts(there, connection, offline_port).parts)
+    return AppParts(app.migrate, make_app_parts(there, connection).parts)
 
 
 def log(text: str) -> None:

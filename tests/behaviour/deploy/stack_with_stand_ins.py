@@ -20,15 +20,18 @@ class Handler(BaseHTTPRequestHandler):
 HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
+# while it stops, it needs the model
+WORKER = 'trap "sleep 0.3; curl -s -o /dev/null {}/ && echo the model answers; exit" TERM; sleep 1000 & wait'
 
-def stand_ins(settings: Settings, connection: dict[str, str], offline_port: int | None) -> AppParts:
-    migrate = make_app_parts(settings, connection, offline_port).migrate
+
+def stand_ins(settings: Settings, connection: dict[str, str]) -> AppParts:
+    migrate = make_app_parts(settings, connection).migrate
     address = f"http://127.0.0.1:{settings.port}"
     api = [sys.executable, "-c", API, str(settings.port)]
     return AppParts(
         migrate,
         [
-            Part(name="worker", argv=["sleep", "1000"], env=migrate.env),
+            Part(name="worker", argv=["sh", "-c", WORKER.format(settings.anthropic_base_url)], env=migrate.env),
             Part(name="api", argv=api, address=address, check=f"{address}/healthz"),
         ],
     )

@@ -106,7 +106,7 @@ def stack(home: Path) -> Iterator[RunningStack]:
 
 def test_stack_runs_every_part_and_shows_no_secret(stack: RunningStack, home: Path) -> None:
     info = stack.healthy()
-    assert {part.name for part in info.parts} == {"postgres", "temporal", "temporal-ui", "worker", "api"}
+    assert {part.name for part in info.parts} == {"postgres", "temporal", "temporal-ui", "model", "worker", "api"}
     assert all(part.healthy and part.restarts == 0 and part.log.exists() for part in info.parts)
     assert info.database_url.startswith("postgresql://errand:***@127.0.0.1:")
     for file in (home / "postgres.password", home / "secret-key"):
@@ -176,6 +176,7 @@ def test_killed_stack_starts_clean_and_down_leaves_nothing(stack: RunningStack, 
         assert local.down(again.settings) is True
         assert time.monotonic() - began < 8
         assert gone(info) and find_start(info.pid) is None
+        assert "the model answers" in (home / "logs" / "worker.log").read_text()
         assert local.status(again.settings) is None and not (home / "stack.json").exists()
         assert local.down(again.settings) is False
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy import certificates
 from deploy.postgres import API_ROLE, WORKER_ROLE
-from deploy.stack import make_app_parts, variables
+from deploy.stack import make_app_parts, make_model_part, variables
 from deploy.state import StackInfo
 from settings import ROOT, Settings
 from store.migrate import migrate
@@ -106,7 +106,8 @@ def test_each_process_gets_its_own_secrets_only() -> None:
         "api_database_url": "postgresql://errand_api:api-role-secret@db/errand",
         "worker_database_url": "postgresql://errand_worker:worker-role-secret@db/errand",
     }
-    app = make_app_parts(Settings(**secrets), {}, 8701)  # type: ignore[arg-type]
+    settings = Settings(**secrets)  # type: ignore[arg-type]
+    app = make_app_parts(settings, {})
     expected = {
         "model": set(),
         "migrate": {"owner", "api-role", "worker-role"},
@@ -114,7 +115,7 @@ def test_each_process_gets_its_own_secrets_only() -> None:
         "api": {"token", "key", "api-role"},
     }
     names = set().union(*expected.values())
-    for part in (*app.parts, app.migrate):
+    for part in (make_model_part(settings, 8701), *app.parts, app.migrate):
         seen = {name for name in names if f"{name}-secret" in str(part.env)}
         assert seen == expected[part.name], part.name
         assert part.env["ANTHROPIC_API_KEY"] == (
