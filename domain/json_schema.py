@@ -35,7 +35,7 @@ P = ParamSpec("P")
 MAX_BYTES = 65_536
 MAX_EXPANDED = 20_000  # subschemas, when every reference is replaced by what it refers to
 MAX_ERRORS = 20
-COMPLEXITY = "complexity"  # the error's keyword if the budget is spent
+COMPLEXITY = "complexity"  # the error's keyword if the budget is spent, or the library fails
 WORK = 100_000  # a step is about the work of one keyword: 5 to 10 microseconds
 SECONDS = 1.0  # of processor time, because a busy machine must not change what fits
 SMALL_WORK = 1_000  # what may be done at once, on the event loop
@@ -145,15 +145,17 @@ def fits(schema: JsonObject, value: Any) -> bool:
 
 
 def errors(schema: JsonObject, value: Any, most: int = MAX_ERRORS) -> list[ValidationError]:
-    """The first errors of a value. The last one has the keyword COMPLEXITY if the check took too much work."""
+    """The first errors of a value. The last one has the keyword COMPLEXITY if the check could not be completed."""
     found: list[ValidationError] = []
     with _use_budget() as budget:
         try:
             found.extend(islice(_validator(schema).iter_errors(value), most))
-        except (_TooMuchWork, RecursionError, PatternError, OverflowError) as error:  # multipleOf a very large number
+        # Also what the library raises for a number or a schema that it cannot work with: a caller would repeat what it
+        # does before the check, such as a paid model call, without end.
+        except Exception as error:
             if isinstance(error, _TooMuchWork) and budget.repeats:
                 raise
-            message = "the value takes too much work to check against the schema"
+            message = "the value cannot be checked against the schema, or only with too much work"
             found.append(ValidationError(message, validator=COMPLEXITY, validator_value=None))
     return found
 
@@ -173,8 +175,12 @@ def schema_problems(name: str, schema: JsonObject) -> list[SchemaProblem]:
 
 
 def _faults(name: str, schema: JsonObject) -> list[SchemaProblem]:
-    if (kind := _kind(schema)) is Draft3Validator:
-        latest = Draft202012Validator.META_SCHEMA["$schema"]
+    latest = Draft202012Validator.META_SCHEMA["$schema"]
+    try:
+        kind = _kind(schema)
+    except (AttributeError, TypeError, ValueError):
+        return [SchemaProblem(f"{name}.$schema", "is not an address", (latest,))]
+    if kind is Draft3Validator:
         return [SchemaProblem(f"{name}.$schema", "draft 3 is too old", (latest,))]
     nodes = list(_objects(name, schema))
     problems = [problem for path, node in nodes for problem in _node_problems(path, node, root=node is schema)]
@@ -311,7 +317,9 @@ def _expansion_problems(name: str, kind: Any, schema: JsonObject) -> list[Schema
     targets: dict[str, Any] = {}
 
     def inner(node: JsonObject) -> Iterator[tuple[bool, JsonObject]]:
-        if isinstance(reference := node.get("$ref"), str):
+        if "$ref" in node:
+            if not isinstance(reference := node["$ref"], str):  # draft 4 does not describe this keyword
+                raise LookupError(reference)
             if reference not in targets:
                 targets[reference] = _target(schema, reference)
             if isinstance(targets[reference], dict):

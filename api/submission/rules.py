@@ -101,7 +101,7 @@ def _of_schema(error: ValidationError) -> list[Finding]:
     rule: Any = error.validator_value
     given: Any = error.instance
     if keyword == COMPLEXITY:
-        return [finding(pointer, keyword, "the input takes too much work to check against the schema")]
+        return [finding(pointer, keyword, "the input cannot be checked against the schema, or only with too much work")]
     if keyword == "required":
         return [
             finding(join_pointer(pointer, name), keyword, "this field is required")

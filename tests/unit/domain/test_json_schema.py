@@ -45,6 +45,11 @@ def test_no_schema_takes_long(schema: dict[str, Any], value: object) -> None:
     assert time.process_time() - begun < 10
 
 
+@pytest.mark.parametrize("schema", [{"$schema": 5}, {"$ref": "#/none"}, {"multipleOf": 1e-320}])
+def test_a_check_with_which_the_library_fails_is_an_error(schema: dict[str, Any]) -> None:
+    assert [error.validator for error in errors(schema, 10**400)] == [COMPLEXITY]
+
+
 def nested(depth: int) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for _ in range(depth):
@@ -57,6 +62,7 @@ def doubled(levels: int) -> dict[str, Any]:
     return {"type": "object", "$defs": {"0": {"type": "object"}, **parts}, "$ref": f"#/$defs/{levels}"}
 
 
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 TWICE = [{"required": ["b"], "properties": {"a": {"$ref": "#/$defs/n"}}} for _ in range(2)]
 LARGE = {f"k{number}": "x" * 80 for number in range(9_000)}
 
@@ -83,6 +89,7 @@ def test_the_work_for_a_value_is_bounded(schema: dict[str, Any], value: object) 
         (doubled(20), "written out"),  # 1.2 kB
         ({"$defs": {"n": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/n"}]}}, "$ref": "#/$defs/n"}, "without end"),
         ({"$ref": "#/$defs/none"}, "nothing"),
+        *(({"$schema": DRAFT_4, "items": {"$ref": other}}, "nothing") for other in (5, None, True, [], {})),
         ({"properties": {"a": {"$id": "http://elsewhere/", "$ref": "#/$defs/b"}}, "$defs": {"b": {}}}, "address"),
         # the library compares such a list pair by pair
         ({"required": [number if number % 2 else str(number) for number in range(8_000)]}, "not of type"),
@@ -102,6 +109,7 @@ def test_a_schema_that_would_take_too_much_work_is_refused_at_once(schema: dict[
         doubled(8),
         {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}},
         TaskSpec.model_json_schema(),
+        {"$schema": DRAFT_4, "properties": {"$ref": {"type": "string"}}},
     ],
 )
 def test_shared_and_recursive_parts_may_be_used(schema: dict[str, Any]) -> None:
@@ -197,6 +205,7 @@ async def test_long_checks_of_one_tenant_leave_room_for_those_of_others(monkeypa
         ),
         ({"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "s.properties.a.$schema", ""),
         ({"allOf": [{"unevaluatedProperties": False}]}, "s.allOf.0.unevaluatedProperties", "too much work"),
+        *(({"$schema": other}, "s.$schema", "") for other in (5, None, True, 1.5, [], {}, "http://[")),
     ],
 )
 def test_a_schema_that_cannot_be_checked_safely_is_refused(schema: dict[str, Any], field: str, reason: str) -> None:
