@@ -407,11 +407,11 @@ def parse(given: str | list[JsonObject], *, continues: bool) -> ParsedInput:
 
 
 def _parse_item(item: JsonObject, where: str) -> InputItem | None:
-    kind = item.get("type", "message" if "role" in item else None)
+    given = item.get("type", "message" if "role" in item else None)
+    kind = given if isinstance(given, str) else ""
     if kind in ECHOED:
         return None
-    model = _KINDS.get(kind) if isinstance(kind, str) else None
-    if model is None:
+    if (model := _KINDS.get(kind)) is None:
         raise BadParameter(f"{where}.type", "Items of this type are not supported here.", "unsupported_value")
     try:
         return model.model_validate(item)

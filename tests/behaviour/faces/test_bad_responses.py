@@ -53,6 +53,7 @@ REFUSED: list[tuple[dict[str, Any], int, str | None, str]] = [
         "input[0].call_id",
         "unknown_call",
     ),
+    (asks(input=[{"type": ["message"], "role": "user", "content": "x"}]), 400, "input[0].type", "unsupported_value"),
     (asks(previous_response_id=f"resp_{new_id()}"), 400, "previous_response_id", "previous_response_not_found"),
     (asks(conversation=f"conv_{new_id()}"), 404, None, "unknown_conversation"),
     (asks(conversation="x", previous_response_id="y"), 400, "conversation", "invalid_value"),
