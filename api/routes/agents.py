@@ -16,7 +16,7 @@ from api.http.lookup import known
 from api.http.paging import Parameters
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
-from domain.agents.definition import AgentDefinition
+from domain.agents.definition import AgentDefinition, AgentVersion
 from domain.agents.mcp_discovery import (
     DiscoverTools,
     lists_problem,
@@ -70,7 +70,7 @@ async def list_agent_versions(call: Viewer, name: str) -> AgentVersions:
 
 
 class VersionQuery(Parameters):
-    version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="default: the current one")
+    version: AgentVersion | None = Field(default=None, description="default: the current one")
 
 
 @router.get(

@@ -21,7 +21,7 @@ from api.submission import rules, submit
 from api.submission.submit import AcceptedResponse, Checked, Prepared, SessionPlace
 from api.submission.task_files import NOTHING_SHOWN, collect_files, find_shown
 from api.views.conversation import own_nodes
-from domain.agents.definition import AgentDefinition, ModelName, all_models, session_sides
+from domain.agents.definition import AgentDefinition, AgentVersion, ModelName, all_models, session_sides
 from domain.errors import Conflict, Invalid, NotFound, TooMany, Unavailable
 from domain.ids import derive_id
 from domain.json_object import JsonObject
@@ -74,7 +74,7 @@ class RerunBody(Strict):
     tool_results: list[ChangedResult] = Field(
         default_factory=list, max_length=64, description="replace results of the calls of the previous step"
     )
-    agent_version: int | None = Field(default=None, ge=1, description="default: the version that the task used")
+    agent_version: AgentVersion | None = Field(default=None, description="default: the version that the task used")
     permissions: list[Rule] = Field(default_factory=list, max_length=200, description="added to those of the task")
     config: TaskLimits = TaskLimits()
     recorded: bool = Field(

@@ -63,6 +63,7 @@ def _in_snake_case(part: type[BaseModel], value: JsonObject) -> JsonObject:
 
 AGENT_NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 AgentName = Annotated[str, Field(pattern=AGENT_NAME_PATTERN)]
+AgentVersion = Annotated[int, Field(ge=1, le=2**31 - 1)]
 VARIABLE_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,62}$"
 VariableName = Annotated[str, Field(pattern=VARIABLE_NAME_PATTERN)]
 GivenVariables = Annotated[

@@ -112,6 +112,7 @@ async def test_the_step_that_failed_can_be_tried_again(stack: Stack) -> None:
     [
         ({"from_step": 9}, 422, "/from_step"),
         ({"agent_version": 99}, 422, "/agent_version"),
+        ({"agent_version": 10**15}, 422, "/agent_version"),
         ({"tool_results": [{"index": 0, "text": "x"}]}, 422, "/tool_results"),
         ({"from_step": 2, "tool_results": [{"index": 0, "text": "x"}] * 2}, 422, "/tool_results/1/index"),
         ({"recorded": True, "model": "claude-haiku-4-5"}, 422, "/model"),
