@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from errand import models
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.amounts import format_count
@@ -12,7 +12,7 @@ from domain.frozen import Frozen
 from domain.patterns import accept_pattern, matches
 from domain.policy.rules import Action, Rule
 from domain.policy.rules import matches_command as matches_pattern
-from domain.task import Strict
+from domain.task import GivenTime, Strict
 
 # The bounds of a mission: budgets, conditions that end it, and risks that pause it. `schedules` has the mission itself.
 
@@ -74,7 +74,7 @@ class MissionRules(Strict):
 
     per_day: MissionBudget = MissionBudget()
     total: MissionBudget = MissionBudget()
-    expires_at: AwareDatetime | None = Field(default=None, strict=False)
+    expires_at: GivenTime | None = None
     stop_after_failures: int | None = Field(default=None, ge=1, description="in all")
     stop_when_answer: AnswerPattern | None = Field(
         default=None, description="a regular expression of RE2: a run whose answer has it is the last"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
 from errand import models
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from domain.amounts import format_count
@@ -21,7 +21,7 @@ from domain.json_object import Stored
 from domain.missions import RISK, Hold, HoldKind, MissionRules, MissionStatus, Spent
 from domain.sessions.new_session import NewSession
 from domain.sessions.writes import NewBudget
-from domain.task import Id, Strict
+from domain.task import GivenTime, Id, Strict
 
 # A schedule: when a message is sent, to whom, and what happens if the last run is not over; and the record of a
 # tick.
@@ -117,7 +117,7 @@ class Timing(Strict):
     cron: Cron | None = Field(default=None, description="five fields: minute hour day-of-month month day-of-week")
     timezone: Zone = Field(default="UTC", description="IANA name; for cron and quiet hours")
     every: int | None = Field(default=None, ge=1_000, le=YEAR_MS, description="milliseconds")
-    at: AwareDatetime | None = Field(default=None, strict=False, description="once, at this time")
+    at: GivenTime | None = Field(default=None, description="once, at this time")
     jitter: int = Field(default=0, ge=0, le=DAY_MS, description="milliseconds; each tick is late by a part of it")
     catch_up: int = Field(
         default=600_000, ge=10_000, le=YEAR_MS, description="milliseconds; a tick that was missed for longer is dropped"
@@ -375,6 +375,8 @@ def expressions(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
+    if not text.isascii():  # the upper case of some other letters is ASCII
+        raise CronError("only ASCII characters are allowed")
     fields = text.split()
     if len(fields) != len(_FIELDS):
         raise CronError("five fields are needed: minute, hour, day of month, month, day of week")

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from domain.agents.definition import (
@@ -41,6 +42,16 @@ Text = Annotated[
     str, StringConstraints(min_length=1), AfterValidator(_says_something), Field(json_schema_extra={"pattern": r"\S"})
 ]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+
+
+def _in_range(moment: datetime) -> datetime:
+    # a time zone can move years at the edges out of what PostgreSQL and Python can represent
+    if not 1970 <= moment.year <= 9000:
+        raise PydanticCustomError("time_range", "must be a year from 1970 to 9000")
+    return moment
+
+
+GivenTime = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_in_range)]
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,98}[^\s\x00-\x1f\x7f])?$")]
 Tags = Annotated[list[Tag], Field(max_length=20)]

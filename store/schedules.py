@@ -127,8 +127,10 @@ async def count(pool: Pool, tenant: str) -> int:
 
 
 async def find_unsynced(pool: Pool, limit: int = 200) -> list[Schedule]:
-    """Schedules of all tenants whose newest version Temporal does not have."""
-    rows = await pool.fetch(f"SELECT {COLUMNS} FROM schedules WHERE synced < version LIMIT $1", limit)
+    """Schedules of all tenants whose newest version Temporal does not have. In random order, so that those which it
+    does not take cannot hide the others."""
+    sql = f"SELECT {COLUMNS} FROM schedules WHERE synced < version ORDER BY random() LIMIT $1"
+    rows = await pool.fetch(sql, limit)
     return keep_readable(rows, Schedule, "schedule")
 
 

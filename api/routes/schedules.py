@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from errand import models
 from fastapi import APIRouter, Query, Response
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from api.conversations import control
 from api.conversations.control import Stop
@@ -24,7 +24,7 @@ from domain.missions import HoldKind, MissionStatus
 from domain.schedules import DAY_MS, Mission, Schedule, ScheduleRules, per_day, time_problem
 from domain.sessions.new_session import NewSession, Trigger
 from domain.sessions.session import Reason
-from domain.task import Id, Strict, TaskContext, TaskSpec, opening
+from domain.task import GivenTime, Id, Strict, TaskContext, TaskSpec, opening
 from store import missions, schedule_runs, schedules, workspaces
 
 router = APIRouter(tags=["schedules"])
@@ -58,8 +58,8 @@ class PauseBody(Strict):
 
 
 class BackfillBody(Strict):
-    start: AwareDatetime = Field(strict=False)
-    end: AwareDatetime = Field(strict=False)
+    start: GivenTime
+    end: GivenTime
 
 
 class ScheduleQuery(ListParameters):
@@ -236,7 +236,7 @@ async def list_schedule_runs(
     call: Reader,
     schedule_id: str,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    before: AwareDatetime | None = None,
+    before: GivenTime | None = None,
 ) -> models.RunPage:
     """The latest scheduled times first; `before` continues after the last of a page."""
     found = await _find(call, schedule_id)

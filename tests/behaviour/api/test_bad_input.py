@@ -133,7 +133,7 @@ async def test_requests_with_bad_headers_are_refused(
         ("GET", "/tasks?limit=201", 422, "validation"),
         ("GET", "/tasks?lmit=5", 422, "validation"),
         ("GET", "/tasks?text=%00", 422, "invalid-text"),
-        ("GET", "/tasks?created_after=0001-01-01T00:00:00%2B14:00", 422, "invalid-time"),
+        ("GET", "/tasks?created_after=0001-01-01T00:00:00%2B14:00", 422, "validation"),
         ("GET", "/tasks?cursor=canary-4711", 400, "invalid-cursor"),
         ("GET", "/tasks?agent=ek_0123456789ab_x", 400, "credential-in-url"),
         ("GET", "/tasks?agent=" + "a" * 5_000, 414, "uri-too-long"),

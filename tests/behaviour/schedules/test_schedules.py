@@ -163,6 +163,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"cron": "0 3 * * *", "timezone": "Europe/Atlantis"}, "/timezone"),
     ({"every": 10}, "/every"),
     ({"at": "2020-01-01T00:00:00Z"}, "/at"),
+    ({"at": "9999-12-31T23:59:59-14:00"}, "/at"),
     ({"every": 60_000, "overlap": "allow"}, ""),
     ({"every": 60_000, "quiet_hours": {"start": "25:00", "end": "07:00"}}, "/quiet_hours/start"),
     ({"every": 60_000, "conversation_id": "0" * 26}, ""),
@@ -185,6 +186,9 @@ async def test_a_bad_backfill_and_unknown_schedules_are_refused(stack: Stack) ->
     await stack.http.post(f"/schedules/{made['id']}/pause")
     span = {"start": "2025-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}  # too many due times
     assert (await stack.http.post(f"/schedules/{made['id']}/backfill", json=span)).status_code == 422
+    for query in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        listed = await stack.http.get(f"/schedules/{made['id']}/runs", params={"before": query})
+        assert listed.json()["errors"][0]["pointer"] == "/before", listed.text
     for path in ("trigger", "pause", "resume"):
         assert (await stack.http.post(f"/schedules/{new_id()}/{path}")).status_code == 404
     again = await stack.http.post(

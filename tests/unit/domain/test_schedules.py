@@ -3,8 +3,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from pydantic import ValidationError
 
-from domain.schedules import CronError, QuietHours, check_cron, expressions, time_problem
+from api.routes.schedules import BackfillBody
+from domain.missions import MissionRules
+from domain.schedules import CronError, QuietHours, Timing, check_cron, expressions, time_problem
 
 
 def test_quiet_hours_past_midnight_follow_the_zone() -> None:
@@ -37,11 +40,20 @@ def test_quiet_hours_begin_at_their_start_and_are_over_at_their_end(start: str, 
         ("0 0 * FOO *", "month"),
         ("0 0 30 2 *", "no such day"),
         ("0 0 31 4,6,9,11 *", "no such day"),
+        ("* * * * \u017fun", "ASCII"),
     ],
 )
 def test_invalid_expressions_are_named(text: str, named: str) -> None:
     with pytest.raises(CronError, match=named):
         check_cron(text)
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_times_that_have_no_date_in_utc_are_refused(at: str) -> None:
+    for kind, fields in ((Timing, ["at"]), (MissionRules, ["expires_at"]), (BackfillBody, ["start", "end"])):
+        with pytest.raises(ValidationError) as refused:
+            kind.model_validate(dict.fromkeys(fields, at))
+        assert [one["type"] for one in refused.value.errors()] == ["time_range"] * len(fields)
 
 
 def test_a_time_within_the_present_second_is_over() -> None:
