@@ -24,6 +24,7 @@ from domain.events import CallAttempt
 from domain.ids import current_tenant, session_workflow_id
 from domain.sessions.session import SessionRef
 from store import runs
+from store.agents import UnreadableAgent
 from store.database import TRANSIENT_ERRORS, Pool
 
 BEAT_SECONDS = 1.0
@@ -158,6 +159,8 @@ class _OwnTexts(ActivityInboundInterceptor):
             if error.__cause__ is not None:
                 activity.logger.warning("an activity failed", exc_info=error)
             raise error from None
+        except UnreadableAgent as error:  # it was logged, and a retry would read the same
+            raise ApplicationError(error.detail, type=wire.UNREADABLE_AGENT, non_retryable=True) from None
         except Exception as error:
             activity.logger.warning("an activity failed unexpectedly", exc_info=error)
             raise ApplicationError(_text(error), type=type(error).__name__) from None

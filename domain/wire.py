@@ -68,6 +68,7 @@ PAYLOADS_TOO_LARGE = "PayloadsTooLarge"
 RECORDING_ENDED = "RecordingEnded"
 SESSION_ENDED = "SessionEnded"
 SUPERSEDED = "Superseded"
+UNREADABLE_AGENT = "UnreadableAgent"
 
 # why a Conversation refuses an update
 CONVERSATION_BUSY = "conversation_busy"

@@ -1,11 +1,12 @@
 """Agent versions: written once and never changed. The newest of a tenant's own and the shipped versions is current,
 unless it was removed."""
 
+import contextlib
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import asyncpg
@@ -16,13 +17,15 @@ from domain.audit import TENANT
 from domain.errors import Conflict
 from domain.sessions.session import AgentRef
 from store import audit
-from store.database import Connection, Pool, keep_readable
+from store.database import Connection, Pool
 
 SHIPPED = audit.EVERYBODY  # owner of the definitions that come as files
 _PRIVATE = "rerun/"
 MOST_KEPT = 128
 MOST_VERSIONS = 256
 _NAMED = ("tools", "handlers", "hooks")
+
+log = logging.getLogger("errand.store")
 
 _REMOVED = (
     "EXISTS (SELECT FROM agent_removals r WHERE (r.tenant, r.name) = (owner, v.name) AND removed_at >= created_at)"
@@ -33,10 +36,23 @@ SELECT DISTINCT ON (name) owner, name, version, digest, definition, created_at F
 """
 
 
+class UnreadableAgent(Conflict):
+    """A stored definition that a newer version wrote or a person changed."""
+
+
 @lru_cache(maxsize=MOST_KEPT)
 def _parse(text: str) -> AgentDefinition:
     """Cache parsed definitions: validation costs more than the read, and a version never changes."""
     return AgentDefinition.model_validate_json(text)
+
+
+def _define(ref: AgentRef, text: str) -> AgentDefinition:
+    try:
+        return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parse(text)
+    except ValidationError:
+        why = f"This version of Errand cannot read the definition of the agent {ref.name} (version {ref.version})"
+        log.warning("%s, owner %s", why, ref.owner)
+        raise UnreadableAgent(f"{why}: put it again.") from None
 
 
 # is given all current agents of an owner; may refuse
@@ -66,7 +82,7 @@ async def put(
             if now is None or now[0] != made_from:
                 raise Conflict(f"The agent {definition.name} was changed or removed meanwhile. Try again.")
         newest = await _newest(connection, owner, definition.name)
-        if newest and newest["digest"] == digest and not newest["removed"]:
+        if newest and newest["definition"] == text and not newest["removed"]:
             return AgentRef(owner=owner, name=definition.name, version=newest["version"])
         sql = "SELECT coalesce(max(version), 0) + 1 FROM agent_versions WHERE owner IN ($1, '*') AND name = $2"
         version = await connection.fetchval(sql, owner, definition.name)
@@ -111,7 +127,7 @@ async def _list_known(connection: Connection, owner: str) -> dict[str, AgentDefi
 
 
 async def _newest(connection: Connection, owner: str, name: str) -> asyncpg.Record | None:
-    sql = f"""SELECT version, digest, {_REMOVED} AS removed FROM agent_versions v WHERE owner = $1 AND name = $2
+    sql = f"""SELECT version, definition, {_REMOVED} AS removed FROM agent_versions v WHERE owner = $1 AND name = $2
                ORDER BY version DESC LIMIT 1"""
     return await connection.fetchrow(sql, owner, name)
 
@@ -141,37 +157,40 @@ async def get_for_task(pool: Pool, tenant: str, name: str) -> TaskAgent | None:
     sql = f"""SELECT v.*, EXISTS (SELECT FROM tenant_variables WHERE tenant = $1) AS tenant_has_variables
                 FROM ({_CURRENT.format(where="AND name = $2")}) v"""
     row = await pool.fetchrow(sql, tenant, name)
-    if row is None:
-        return None
-    try:
-        return TaskAgent(*_read(**row), row["tenant_has_variables"])
-    except ValidationError:
-        raise Conflict(f"This version cannot read the definition of the agent {name}: put it again.") from None
+    return TaskAgent(*_read(row), row["tenant_has_variables"]) if row else None
 
 
 async def get_current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
-    """None also if this version cannot read the definition, as in a list."""
-    rows = await pool.fetch(_CURRENT.format(where="AND name = $2"), tenant, name)
-    return next(iter(keep_readable(rows, _read, "agent", "name")), None)
+    row = await pool.fetchrow(_CURRENT.format(where="AND name = $2"), tenant, name)
+    return _read(row) if row else None
 
 
-def _read(**row: Any) -> tuple[AgentRef, AgentDefinition]:
-    return AgentRef(owner=row["owner"], name=row["name"], version=row["version"]), _parse(row["definition"])
+async def find_current(pool: "Pool | Connection", tenant: str, name: str) -> tuple[AgentRef, AgentDefinition] | None:
+    """For another agent, which must work without this one: None also if it cannot be read, as in a list."""
+    with contextlib.suppress(UnreadableAgent):
+        return await get_current(pool, tenant, name)
+    return None
+
+
+def _read(row: asyncpg.Record) -> tuple[AgentRef, AgentDefinition]:
+    ref = AgentRef(owner=row["owner"], name=row["name"], version=row["version"])
+    return ref, _define(ref, row["definition"])
 
 
 async def list_current(pool: "Pool | Connection", tenant: str) -> list[tuple[AgentRef, AgentDefinition]]:
-    return keep_readable(await pool.fetch(_CURRENT.format(where=""), tenant), _read, "agent", "name")
+    found = []
+    for row in await pool.fetch(_CURRENT.format(where=""), tenant):
+        with contextlib.suppress(UnreadableAgent):
+            found.append(_read(row))
+    return found
 
 
 async def get_version(pool: Pool, tenant: str, name: str, version: int) -> tuple[AgentRef, AgentDefinition] | None:
     """A definition by its version; a tenant's own comes before a shipped one with the same number."""
-    sql = """SELECT owner, definition FROM agent_versions
+    sql = """SELECT owner, name, version, definition FROM agent_versions
               WHERE owner IN ($1, '*') AND name = $2 AND version = $3 ORDER BY owner = '*' LIMIT 1"""
     row = await pool.fetchrow(sql, tenant, name, version)
-    if row is None:
-        return None
-    ref = AgentRef(owner=row["owner"], name=name, version=version)
-    return ref, _parse(row["definition"])
+    return _read(row) if row else None
 
 
 async def list_versions(pool: Pool, tenant: str, name: str) -> list[int]:
@@ -198,7 +217,7 @@ async def put_private(connection: Connection, ref: AgentRef, definition: AgentDe
 async def load(pool: "Pool | Connection", ref: AgentRef) -> AgentDefinition:
     sql = "SELECT definition FROM agent_versions WHERE owner = $1 AND name = $2 AND version = $3"
     text = await pool.fetchval(sql, ref.owner, ref.name, ref.version)
-    return AgentDefinition.model_validate_json(text) if is_private(ref.owner) else _parse(text)
+    return _define(ref, text)
 
 
 async def list_known_names(pool: Pool) -> dict[str, set[str]]:
@@ -226,7 +245,7 @@ async def find_reachable(pool: "Pool | Connection", tenant: str, agent: AgentDef
     waiting = [agent]
     while waiting:
         for name in waiting.pop().references:
-            if name not in found and len(found) < MOST and (known := await get_current(pool, tenant, name)):
+            if name not in found and len(found) < MOST and (known := await find_current(pool, tenant, name)):
                 found[name] = known[1]
                 waiting.append(known[1])
     return found

@@ -177,12 +177,12 @@ async def fetch_all(source: "Pool | Connection", make: Callable[..., T], sql: st
     return [make(**row) for row in await source.fetch(sql, *values)]
 
 
-def keep_readable(rows: Iterable[asyncpg.Record], make: Callable[..., T], what: str, called: str = "id") -> list[T]:
+def keep_readable(rows: Iterable[asyncpg.Record], make: Callable[..., T], what: str) -> list[T]:
     """What can be made of the rows. Rows that another version wrote or a person changed must not block the others."""
     found: list[T] = []
     for row in rows:
         try:
             found.append(make(**row))
         except ValueError:  # the errors of pydantic and json are both ValueErrors
-            log.exception("%s %s cannot be read", what, row[called])
+            log.exception("%s %s cannot be read", what, row["id"])
     return found

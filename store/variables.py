@@ -217,7 +217,10 @@ async def _pass_on(
 async def _find_passed(
     connection: Connection, parent: _Thread, child: _Thread, values: dict[str, str]
 ) -> dict[str, str]:
-    above, below = await agents.load(connection, parent.agent_ref), await agents.load(connection, child.agent_ref)
+    try:
+        above, below = await agents.load(connection, parent.agent_ref), await agents.load(connection, child.agent_ref)
+    except agents.UnreadableAgent:
+        return {}  # no session of it runs, and the other threads must have theirs
     found = pass_on_values(values, above, below)
     return {name: value for name, value in found.items() if name not in child.own}
 

@@ -245,7 +245,7 @@ class Planner:
         rules, tool = by.rules, self._tools[kind]
         found: dict[str, tuple[AgentRef, AgentDefinition]] = {}
         for reference in by.agents[-1].subagents:
-            known = await agents.get_current(self._pool, by.call.ref.tenant, reference.agent)
+            known = await agents.find_current(self._pool, by.call.ref.tenant, reference.agent)
             allowed = verdict(rules, tool, [reference.agent]).action is not Action.DENY
             if known is not None and known[1].mode is not Mode.PRIMARY and allowed:
                 found[reference.agent] = known
@@ -368,7 +368,7 @@ class Planner:
             for one in find_enabled(agents_above[-1], parent.variables)
             if (not one.hidden or (call.immediate and one.immediate)) and (one.resumable is not None) == resumable
         }
-        found = await agents.get_current(self._pool, call.ref.tenant, wanted) if wanted in there else None
+        found = await agents.find_current(self._pool, call.ref.tenant, wanted) if wanted in there else None
         if found is None or not can_be_subagent(found[1]):
             raise ChildRefused(unknown_subagent(wanted, sorted(there)))
         judged = verdict(by.rules, self._tools[DelegationTool.SUBAGENT_CREATE], [wanted])

@@ -212,7 +212,7 @@ class HandOverThread:
         """The current definition of the agent that takes over. In a subagent's session it is one too."""
         if call.before is not None:
             raise HandOverRefused(ALREADY_HANDED_OVER.format(call.name, call.before))
-        found = await agents.get_current(self._pool, call.ref.tenant, call.name)
+        found = await agents.find_current(self._pool, call.ref.tenant, call.name)
         if found is None or not can_take_over(found[1]):
             raise HandOverRefused(f"There is no agent {call.name!r} that could take over any more.")
         ref, agent = found

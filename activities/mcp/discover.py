@@ -130,7 +130,7 @@ class ShippedLists:
         if not agent.mcp_servers:
             self.problems.pop(agent.name, None)
             return agent
-        before = await agents.get_current(self._pool, SHIPPED, agent.name)
+        before = await agents.find_current(self._pool, SHIPPED, agent.name)
         agent = with_known_lists(agent, before[1] if before else None)
         wanted = [name for name in unread(agent) if self._lists.can_fill(agent, name)]
         self._tried = time.monotonic()

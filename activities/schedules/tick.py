@@ -47,7 +47,7 @@ from domain.schedules import (
 )
 from domain.sessions.session import Effect, Reason, RecordedStop, SessionRef, StopRequest
 from store import conversations, missions, schedule_runs, schedules, sessions, workspaces
-from store.agents import load_view
+from store.agents import UnreadableAgent, load_view
 from store.database import Pool
 from store.sessions import SessionRow
 from store.variables import SharedVariables
@@ -87,7 +87,7 @@ class Ticks:
                 return _outcome(await schedule_runs.record(self._pool, call, status, reason))
             try:
                 session = await self._shared.renew(self._pool, call.tenant, schedule.session)
-            except Invalid as error:
+            except (Invalid, UnreadableAgent) as error:
                 return _outcome(await schedule_runs.record(self._pool, call, RunStatus.FAILED, error.detail))
             if schedule.rules.overlap is Overlap.CANCEL_PREVIOUS:
                 await self._cancel_previous(schedule)
@@ -122,7 +122,7 @@ class Ticks:
             return None, "", schedule.prompt
         try:
             output = await self._checks.run(schedule, rules.check)
-        except CheckFailed as error:
+        except (CheckFailed, UnreadableAgent) as error:
             return RunStatus.FAILED, f"the check failed: {error}", ""
         if not output:
             return RunStatus.SKIPPED, "the check found nothing to do", ""

@@ -1,6 +1,7 @@
 """finish_session: the one ending. Outcome, repaired tail and last event are one transaction. Afterwards the activity
 posts the end to the conversation's workflow, if that has begun, which saves a workflow task of the session."""
 
+import contextlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from activities.tools.builtin.agents import SEND_AGENT_MESSAGE
 from activities.tools.tool import clean
 from domain import events as ev
 from domain import wire
+from domain.agents.definition import AgentDefinition
 from domain.agents.typed_output import Misfit, parse_typed
 from domain.conversations.mailbox import name_returned
 from domain.conversations.requests import MOST_PENDING, EndedSession, InboxKind, Steer
@@ -26,6 +28,7 @@ from domain.messages import ASSISTANT, INTERRUPTED, TOOL_RESULTS, Node, answer_n
 from domain.sessions.new_session import TaskTerms, apply_terms
 from domain.sessions.session import (
     BUDGET_REASONS,
+    AgentRef,
     DeliveryMode,
     Finish,
     Finished,
@@ -37,7 +40,7 @@ from domain.sessions.session import (
 )
 from domain.sessions.writes import SessionEnding, ThreadMessage
 from store import channels, conversations, files, mailbox, messages, sessions, threads, tool_calls, workspaces
-from store.agents import load_view
+from store.agents import UnreadableAgent, load_view
 from store.database import Pool
 from store.sessions import WrittenEnding
 from store.threads import REMINDER
@@ -172,9 +175,10 @@ class FinishSession:
         failed = finish.reason is not Reason.GOAL_REACHED
         message = text_of(node)
         if finish.binding.index is not None:
-            side = (await load_view(self._pool, finish.agent)).side(finish.agent.side)
+            agent = await self._find_agent(finish.agent)
+            side = agent.side(finish.agent.side) if agent else None
             call = calls_of(node)[finish.binding.index]
-            binding = side.session_fail if failed else side.session_stop
+            binding = side and (side.session_fail if failed else side.session_stop)
             message = binding.message(call.arguments, text_of(node)) if binding else ""
         message = clean(message).strip()
         if failed:
@@ -185,13 +189,20 @@ class FinishSession:
         """The answer as JSON, if the agent or the task has an output schema and the answer is JSON."""
         if output is None or finish.reason is not Reason.GOAL_REACHED:
             return None
-        agent = apply_terms(await load_view(self._pool, finish.agent), terms)
-        if agent.output_schema is None:
+        agent = await self._find_agent(finish.agent)
+        schema = apply_terms(agent, terms).output_schema if agent else None
+        if schema is None:
             return None
         try:
-            return json.dumps(await run_check(parse_typed, agent.output_schema, output), ensure_ascii=False)
+            return json.dumps(await run_check(parse_typed, schema, output), ensure_ascii=False)
         except Misfit:
             return None
+
+    async def _find_agent(self, ref: AgentRef) -> AgentDefinition | None:
+        """None if it cannot be read any more: its session ends nevertheless."""
+        with contextlib.suppress(UnreadableAgent):
+            return await load_view(self._pool, ref)
+        return None
 
     async def _repair(self, finish: Finish, nodes: list[Node]) -> list[Node]:
         """Give every unanswered tool call a result, so that a later session can continue from here."""
@@ -216,7 +227,8 @@ class FinishSession:
         own = await sessions.get(self._pool, ref.tenant, ref.session_id)
         if own is None or own.delivery is not DeliveryMode.REPORT:
             return
-        tools = own.tools if own.tools is not None else (await load_view(self._pool, own.agent_ref)).tools
+        agent = await self._find_agent(own.agent_ref)
+        tools = own.tools if own.tools is not None else agent.tools if agent else []
         if SEND_AGENT_MESSAGE.name not in tools or await threads.has_reported(self._pool, own):
             return
         message_id = derive_id(ref.session_id, REMINDER)

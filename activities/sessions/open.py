@@ -55,6 +55,7 @@ from store import (
     variables,
     workspaces,
 )
+from store.agents import UnreadableAgent
 from store.database import Pool
 from store.sessions import SessionRow
 from store.variables import SharedVariables
@@ -197,7 +198,7 @@ class OpenSessions:
                 session = session.model_copy(update={"spec": {**session.spec, "channel": {"thread": work.thread}}})
             try:
                 return await self._shared.renew(self._pool, batch.tenant, session)
-            except Invalid as error:  # its messages must not be lost with it
+            except (Invalid, UnreadableAgent) as error:  # its messages must not be lost with it
                 log.warning("thread %s keeps the values that it had: %s", opening.thread_id, error.detail)
                 return session
         if not texts:

@@ -139,7 +139,7 @@ class Toolbox:
         return found
 
     async def _current(self, tenant: str, name: str) -> AgentDefinition | None:
-        found = await agents.get_current(self._pool, tenant, name)
+        found = await agents.find_current(self._pool, tenant, name)
         return found[1] if found else None
 
     async def _roster(self, tenant: str, agent: AgentDefinition) -> str:

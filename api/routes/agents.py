@@ -76,7 +76,7 @@ class VersionQuery(Parameters):
 @router.get(
     "/agents/{name}",
     response_model=AgentRecord,
-    responses={200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
+    responses={**problems(409), 200: {"content": {_MARKDOWN: {"schema": {"type": "string"}}}}},
     summary="Show an agent",
 )
 async def show_agent(
@@ -183,10 +183,8 @@ async def refresh_agent(call: Admin, name: str) -> AgentRecord:
 @router.delete("/agents/{name}", status_code=204, responses=problems(409), summary="Remove an agent of your own")
 async def remove_agent(call: Admin, name: str) -> Response:
     """Running tasks and schedules keep their version. A shipped agent of the same name can be used again."""
-    found = {ref.name: (ref, one) for ref, one in await agents.list_current(call.pool, call.tenant)}
-    if name not in found:
-        raise NotFound()
-    if found[name][0].owner == agents.SHIPPED:
+    current, _ = known(await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None)
+    if current.owner == agents.SHIPPED:
         raise Conflict(f"The agent {name} comes from the file {name}.md of the workers: remove it there.")
     replaced = name in await agents.list_shipped(call.pool)
     connectors = [] if replaced else await agents.find_connectors(call.pool, call.tenant, name)

@@ -266,7 +266,7 @@ async def show_trace(call: Reader, task_id: str, query: Annotated[TraceQuery, Qu
     return trace.model_copy(update={"steps": found, "sessions": []})
 
 
-@router.get("/tasks/{task_id}/agent", summary="Show the agent definition of a task")
+@router.get("/tasks/{task_id}/agent", responses=problems(409), summary="Show the agent definition of a task")
 async def show_task_agent(call: Reader, task_id: str) -> AgentRecord:
     """The version that the task uses, even if a newer one exists; for a rerun with another prompt, with that prompt."""
     session = await session_of(call, task_id)

@@ -154,7 +154,7 @@ async def give_variables(
     return VariableRequestRecord.of(await give_values(call, request, body.variables))
 
 
-@router.get("/threads/{thread_id}/variables", summary="Show the variables of a thread")
+@router.get("/threads/{thread_id}/variables", responses=problems(409), summary="Show the variables of a thread")
 async def show_thread_variables(call: Reader, thread_id: str) -> ThreadVariables:
     return await _show(call, *await _thread(call, thread_id))
 

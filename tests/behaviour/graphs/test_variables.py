@@ -9,11 +9,16 @@ import httpx2
 import pytest
 import pytest_asyncio
 
+from domain.conversations.requests import InboxKind, Steer
 from domain.ids import new_id
-from tests.behaviour.conversations.talk import Talk, agent, asked, chain
+from domain.sessions.writes import ThreadMessage
+from store import conversations
+from tests.behaviour.conversations.talk import Talk, agent, asked, chain, say
 from tests.behaviour.graphs.duet import call, declared_tool, define, prompt
+from tests.behaviour.schedules.clock import create, trigger
 from tests.support.secrets import secrets_found
 from tests.support.stack import Stack, eventually, of_type
+from workflows.client import WorkflowClient
 
 STOP = {"name": "approve", "message_property": "summary"}
 SCOPED = {"description": "a key of its own", "kind": "secret", "scoped": True}
@@ -234,6 +239,23 @@ async def test_values_come_from_the_thread_the_tenant_the_deployment_the_agent_a
     assert (await talk.results(later))[0].startswith("Values: deployment;")
 
     assert (await stack.http.delete("/variables/%2A%3AX")).status_code == 404
+
+
+async def test_a_wake_and_a_tick_whose_agent_cannot_be_read_are_not_tried_without_end(stack: Stack) -> None:
+    assert (await stack.http.put("/agents/vt_torn", json=agent("vt_torn"))).is_success
+    talk = await Talk.done(stack, say(), "vt_torn")
+    scheduled = await create(stack, agent="vt_torn")
+    await stack.pool.execute("UPDATE agent_versions SET definition = '{}' WHERE name = 'vt_torn'")
+    run = await trigger(stack, scheduled["id"])
+    assert run["status"] == "failed" and "cannot read the definition of the agent vt_torn" in run["reason"]
+    sent = ThreadMessage(
+        id=new_id(), conversation_id=talk.id, thread_id=talk.id, text=say(), kind=InboxKind.SYSTEM, author=new_id()
+    )
+    await conversations.add_message(stack.pool, "default", sent)
+    steer = Steer(request_id=sent.id, thread=talk.id, message=sent.id, wake=True)
+    await WorkflowClient(stack.client, stack.settings.task_queue).steer("default", talk.id, steer)
+    await talk.ended((await talk.sessions())[-1].id)
+    assert len(await talk.sessions()) == 2
 
 
 @pytest.mark.proves("S4-B10")  # the order of the levels is tested above

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.attempt import OwnFailureTexts
+from store.agents import UnreadableAgent
 
 QUOTED = "row (42, sk-of-a-customer)"
 
@@ -40,6 +41,11 @@ def test_own_failure_keeps_its_text_without_causes(cause: Exception | None) -> N
     info = failure.application_failure_info
     assert (failure.message, info.type, info.non_retryable) == ("The model is away.", "away", True)
     assert not failure.HasField("cause") and QUOTED not in str(failure)
+
+
+def test_an_agent_that_cannot_be_read_is_not_tried_again() -> None:
+    failure = raised(UnreadableAgent("put it again"))
+    assert (failure.message, failure.application_failure_info.non_retryable) == ("put it again", True)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from domain.sessions.session import AgentRef
 from store import agents, workers
 from store.database import Pool
-from tests.behaviour.api.conftest import problem, submitted
+from tests.behaviour.api.conftest import end, problem, submitted
 
 MARKDOWN = {"Content-Type": "text/markdown"}
 GREETER = "---\nname: greeter\ndescription: Greets.\ntools: [write_file]\n---\n\nYou greet.\n"
@@ -83,9 +83,14 @@ async def test_agent_that_is_shipped_or_needed_is_not_removed(api: httpx2.AsyncC
     assert (await api.get("/agents/code-reviewer")).json()["shipped"] is True
 
 
-async def test_definition_of_another_version_breaks_no_other_agent(api: httpx2.AsyncClient, pool: Pool) -> None:
+async def test_definition_of_another_version_breaks_no_other_agent(
+    api: httpx2.AsyncClient, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
     user = {"name": "uses-old", "description": "x", "prompt": "x", "subagents": ["old"]}
-    assert (await api.put("/agents/old", json={"name": "old", "description": "x", "prompt": "x"})).is_success
+    old = {"name": "old", "description": "x", "prompt": "x"}
+    assert (await api.put("/agents/old", json=old)).is_success
+    task_id = await submitted(api, agent="old")
+    await end(pool, task_id)
     assert (await api.put("/agents/uses-old", json=user)).is_success
     await pool.execute("UPDATE agent_versions SET definition = '{}' WHERE name = 'old'")
     names = [one["name"] for one in (await api.get("/agents")).json()["items"]]
@@ -93,5 +98,13 @@ async def test_definition_of_another_version_breaks_no_other_agent(api: httpx2.A
     await submitted(api, agent="uses-old")
     refused = problem(await api.post("/tasks", json={"agent": "old", "input": "x"}), 409, "conflict")
     assert "cannot read the definition of the agent old" in refused["detail"]
-    assert (await api.put("/agents/old", json={"name": "old", "description": "y", "prompt": "x"})).is_success
+    variables = f"/threads/{task_id}/variables"
+    for path in ("/agents/old", "/agents/old?version=1", f"/tasks/{task_id}/agent", variables):
+        problem(await api.get(path), 409, "conflict")
+    for path in ("/agents/old/refresh", f"/tasks/{task_id}/rerun"):
+        problem(await api.post(path, json={}), 409, "conflict")
+    problem(await api.put(variables, json={"variables": {"TOWN": "Rome"}}), 409, "conflict")
+    problem(await api.delete("/agents/old"), 409, "conflict")
+    assert [one.getMessage() for one in caplog.records if one.exc_info] == []
+    assert (await api.put("/agents/old", json=old)).json()["version"] == 2
     await submitted(api, agent="old")
