@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from select import select
 from typing import Unpack
 
 from activities.sandbox import launcher, seccomp
@@ -184,6 +185,7 @@ def _plan(program: Path, argv: list[str], workspace: Path, uid: int | None, limi
 
 _PROC = Path("/proc")
 _OURS = [b"--hostname", b"sandbox"]
+ENDS_WITHIN = 0.3
 
 
 def bury_orphans() -> int:
@@ -196,7 +198,8 @@ def _bury(pid: int) -> bool:
     with contextlib.suppress(OSError, StopIteration):
         handle = os.pidfd_open(pid)  # taken before the check, so that the pid cannot be reused by another process
         try:
-            if not _is_orphan(pid):
+            # that of a sandbox which has just ended may outlive bubblewrap by a moment
+            if not _is_orphan(pid) or select([handle], [], [], ENDS_WITHIN)[0]:
                 return False
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             return True
