@@ -11,7 +11,7 @@ import { conversation, conversations } from "./conversation.js";
 import { home } from "./home.js";
 import { inbox } from "./inbox.js";
 import { overview } from "./overview.js";
-import { kbd, shape } from "./parts.js";
+import { crumbs, kbd, shape } from "./parts.js";
 import { startTask } from "./start_task.js";
 import { task } from "./task.js";
 
@@ -85,6 +85,7 @@ function show(moved = false) {
       return;
     }
   }
+  crumbs("No such page");
   fill(main, h("div", { class: "page" }, h("h1", {}, "There is no such page"), h("p", {}, h("a", { class: "to", href: "#/" }, "Back to the tasks"))));
 }
 

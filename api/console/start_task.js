@@ -70,7 +70,7 @@ export function startTask(main, { parameters }) {
 
   async function load() {
     agents = (await get("/agents")).items.filter((one) => one.mode !== "subagent");
-    const wanted = [parameters[0], last.agent, agents[0]?.name].find((name) => agents.some((one) => one.name === name));
+    const wanted = [parameters[0], last.agent, "assistant", agents[0]?.name].find((name) => agents.some((one) => one.name === name));
     chosen.replaceChildren(...agents.map((one) => h("option", { value: one.name, selected: one.name === wanted }, one.name)));
     form();
   }

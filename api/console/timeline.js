@@ -133,7 +133,7 @@ function ticksOf(scale, [low, high], narrow) {
     const nice = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].map((one) => one * 1000).find((one) => one >= raw) ?? 604_800_000;
     for (let moment = scale.begin + Math.ceil((from - scale.begin + 1) / nice) * nice; moment < to && found.length < 40; moment += nice) {
       const place = scale.toPlace(moment);
-      if ([...found.map(([one]) => one), ...full].every((one) => Math.abs(one - place) > room * 0.8)) found.push([place, duration(moment - scale.begin).replace(/ 0 s$| 0 min$/, "").replace(/\.0 s/, " s")]);
+      if ([...found.map(([one]) => one), ...full].every((one) => Math.abs(one - place) > room * 0.8)) found.push([place, brief(moment - scale.begin).replace(".0 s", " s")]);
     }
   }
   return found;

@@ -106,6 +106,7 @@ async def test_strange_addresses_and_huge_results(stack: Stack, opened: Opener) 
             assert "a secret" not in await page.locator("main").inner_text()
     await page.goto(f"{stack.url}/#/tasks/%3Cscript%3E")
     await expect(page.locator("h1")).to_have_text("There is no such page")
+    await expect(page.locator(".crumbs")).to_have_text("No such page")
     task_id = (await stack.run("a long answer"))["task_id"]
     huge = "word " * 1_000_000
     await stack.pool.execute("UPDATE sessions SET output = $2 WHERE id = $1", task_id, huge)

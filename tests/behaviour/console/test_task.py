@@ -30,7 +30,9 @@ async def test_task_is_started_by_a_form_of_the_input_schema(stack: Stack, opene
     schema: dict[str, Any] = {"type": "object", "properties": properties, "required": ["city"]}
     definition = {"name": "traveller", "description": "Plans a journey.", "prompt": "Plan.", "input_schema": schema}
     assert (await stack.http.put("/agents/traveller", json=definition)).is_success
-    page = await opened(f"{stack.url}/#/start/traveller")
+    page = await opened(f"{stack.url}/#/start")
+    await expect(page.get_by_label("Agent", exact=True)).to_have_value("assistant")
+    await page.goto(f"{stack.url}/#/start/traveller")
     await expect(page.locator("main")).to_contain_text("Plans a journey.")
     await page.get_by_role("button", name="Start").click()
     await expect(page.get_by_role("alert")).to_have_text("city is required.")
