@@ -71,6 +71,10 @@ class SessionRow(PlacedSession):
     content_removed_at: datetime | None = None
 
     @property
+    def queued(self) -> bool:
+        return not self.live and not self.status.terminal
+
+    @property
     def current_agent_ref(self) -> AgentRef:
         return self.handed_to.agent if self.handed_to else self.agent_ref
 

@@ -233,7 +233,7 @@ export function home(main) {
 function taskRow(one) {
   if (one.group) return h("div", { class: "group" }, one.group, h("span", { class: "faint num" }, one.number));
   const kind = one.status === "failed" ? "bad-c" : one.status === "input_required" ? "wait-c" : "";
-  const why = one.status === "failed" ? one.error?.message || one.reason : one.retry ? `${one.retry.reason}: attempt ${one.retry.attempt + 1}` : one.status === "submitted" ? "Waits for a worker" : one.progress?.message;
+  const why = one.status === "failed" ? one.error?.message || one.reason : one.retry ? `${one.retry.reason}: attempt ${one.retry.attempt + 1}` : one.queued ? "Waits for the turn before it" : one.status === "submitted" ? "Waits for a worker" : one.progress?.message;
   const limit = one.limits.cost_usd;
   return h(
     "div",

@@ -80,6 +80,7 @@ def _record(
             ),
             "error": task_error(session),
             "deferred_tools": deferred,
+            "queued": session.queued,
             "rerun_of": session.rerun,
             "poll_interval": call.settings.poll_interval_ms,
             "short_id": short_id,

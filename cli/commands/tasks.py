@@ -116,7 +116,8 @@ def _show(task: Task) -> None:
 
 def _ending(task: Task) -> str:
     if not task.reason:
-        return " (cancel requested)" if task.cancel_requested else ""
+        queued = " (waits for the turn before it)" if task.queued else ""
+        return " (cancel requested)" if task.cancel_requested else queued
     return f" ({task.reason}{', partial result' if task.partial else ''})"
 
 

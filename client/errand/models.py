@@ -198,6 +198,9 @@ class Task(TaskSummary):
     deferred_tools: DeferredTools | None = Field(
         default=None, description="tool calls and approvals that the task waits for; null if there are none"
     )
+    queued: bool = Field(
+        default=False, exclude_if=not_, description="it waits until its conversation's running session ends"
+    )
     dry_run: bool
     content_removed_at: datetime | None
     rerun_of: Rerun | None = Field(description="the task that this one repeats, if it is a rerun")

@@ -120,6 +120,8 @@ async def test_promote_fire_when_idle_steer_and_terminate(stack: Stack, opened: 
     await when_idle.click()
     await expect(count).to_have_text("0")
 
+    await page.goto(f"{stack.url}/#/")
+    await expect(page.get_by_text("Waits for the turn before it")).to_be_visible()
     await page.goto("about:blank")  # the queued fire is stored on the server, so the page can be closed
     lead.open()
     await talk.rest()

@@ -103,6 +103,7 @@ async def test_fire_of_a_busy_conversation_is_refused_with_its_session(team: Sta
     assert steered.status_code == 202 and steered.json()["session_id"] == working
     queued = await team.http.post("/conversations/run", json={**body, "if_busy": "queue"})
     assert queued.status_code == 202 and queued.json()["queued"] is True
+    assert (await team.http.get(f"/tasks/{queued.json()['session_id']}")).json()["queued"] is True
     assert (await talk.mail())[0].delivered_to is None
     gate.open()
     await talk.ended(working)
