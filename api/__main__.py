@@ -64,6 +64,7 @@ def main() -> None:
         host=settings.host,
         port=settings.port,
         http=HeadTimeoutProtocol,
+        ws="wsproto",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=min(DRAIN_SECONDS, int(settings.drain_seconds)),
     )

@@ -82,7 +82,9 @@ async def serving(settings: Settings, temporal: str = NO_TEMPORAL) -> AsyncItera
     """Run a real server on loopback, whichever address the settings name."""
     port = free_port()
     app = create_app(settings)
-    server = Server(uvicorn.Config(app, port=port, log_config=None, lifespan="on", http=HeadTimeoutProtocol))
+    server = Server(
+        uvicorn.Config(app, port=port, log_config=None, lifespan="on", http=HeadTimeoutProtocol, ws="wsproto")
+    )
     # the variable is read when the server starts; other tests must not see it
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEMPORAL_ADDRESS", temporal)

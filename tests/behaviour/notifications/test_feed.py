@@ -102,6 +102,7 @@ async def test_a_socket_is_for_callers_only(stack: Stack, headers: dict[str, str
     with pytest.raises(Exception) as caught:
         await by_socket(stack, 0, 1, **headers)
     assert "40" in str(caught.value)
+    assert "without completing handshake" not in stack.part("api").log.read_text()
 
 
 async def test_the_events_of_interest_are_events(stack: Stack) -> None:
