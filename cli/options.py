@@ -143,6 +143,16 @@ def remote(command: F) -> F:
     return call  # type: ignore[return-value]
 
 
+class ListGroup(click.Group):
+    """Without a subcommand it lists: `errand schedules --json`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        bare = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+        if bare and not ctx.resilient_parsing:  # completion offers the subcommands
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
 def below(path: str) -> Place:
     return lambda api, name: f"{path}/{segment(name)}"
 

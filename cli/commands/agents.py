@@ -12,7 +12,7 @@ from agents.loader import check_agents, one_text
 from agents.problems import AgentFileError, Catalogue
 from cli.api import Api, segment
 from cli.errors import CliError, Exit, NotFoundError
-from cli.options import add_remove, below, json_option, remote, settings
+from cli.options import ListGroup, add_remove, below, json_option, remote, settings
 from cli.render.output import clean, duration, emit, facts, one_line, table
 from domain.agents.definition import AgentDefinition, Equipment, Side, SideKind
 from domain.amounts import format_count
@@ -21,20 +21,15 @@ from domain.json_object import JsonObject
 _LISTS = ("fallback_models", "tools", "handoffs")
 
 
-class _AgentsGroup(click.Group):
+class _AgentsGroup(ListGroup):
     """Treat a word that is not a subcommand as the name of an agent: `errand agents researcher` shows it."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.commands:
-            args = ["list" if args[0].startswith("-") else "show", *args]
+            args = ["show", *args]
         return super().resolve_command(ctx, args)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
 
 
 @click.group(cls=_AgentsGroup)

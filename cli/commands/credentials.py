@@ -6,13 +6,13 @@ import click
 from errand.models import Credential, CredentialPage
 
 from cli.api import Api, parse, segment
-from cli.options import remote
+from cli.options import ListGroup, remote
+from cli.render.answers import print_list
 from cli.render.output import emit, note, one_line, table
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def credentials(ctx: click.Context) -> None:
+@click.group(cls=ListGroup)
+def credentials() -> None:
     """List, store and remove credentials: requests of a task to their hosts get them on the way out.
 
     \b
@@ -22,25 +22,18 @@ def credentials(ctx: click.Context) -> None:
       ./errand credentials set shop-bot --mine --host github.com < my-token.txt
       ./errand credentials remove shop-bot
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_credentials)
 
+
+COLUMNS = ["CREDENTIAL", "OF", "HOSTS", "ACCESS"]
 
 _mine = click.option("--mine", is_flag=True, help="Yours: only tasks of your key use it, before one of the tenant.")
 
 
 @credentials.command("list")
 @remote
-def list_credentials(api: Api, as_json: bool = False) -> None:
+def list_credentials(api: Api, as_json: bool) -> None:
     """List the credentials, without their secrets."""
-    answer = api.get("/credentials")
-    if as_json:
-        emit(answer)
-        return
-    page = parse(CredentialPage, answer)
-    _table(page.items)
-    if not page.items:
-        note("there is no credential")
+    print_list(api.get("/credentials"), as_json, CredentialPage, COLUMNS, _row, empty="there is no credential")
 
 
 @credentials.command("set")
@@ -58,7 +51,7 @@ def set_credential(
     body = {"secret": secret, "hosts": list(hosts), "access": "write" if write else "read"}
     body |= {"username": username} if username else {}
     answer = api.ask("PUT", f"/credentials/{segment(name)}", params=_of(mine), json=body)
-    emit(answer) if as_json else _table([parse(Credential, answer)])
+    emit(answer) if as_json else table(COLUMNS, [_row(parse(Credential, answer))])
 
 
 @credentials.command()
@@ -75,6 +68,5 @@ def _of(mine: bool) -> dict[str, str]:
     return {"scope": "user" if mine else "tenant"}
 
 
-def _table(found: list[Credential]) -> None:
-    rows = [[one.name, one.scope, one_line(", ".join(one.hosts)) or "(variables alone)", one.access] for one in found]
-    table(["CREDENTIAL", "OF", "HOSTS", "ACCESS"], rows)
+def _row(one: Credential) -> list[str]:
+    return [one.name, one.scope, one_line(", ".join(one.hosts)) or "(variables alone)", one.access]

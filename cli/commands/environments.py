@@ -8,15 +8,14 @@ import click
 from errand.models import Environment, EnvironmentPage, GitSource
 
 from cli.api import Api, segment
-from cli.options import add_remove, add_show, below, remote
+from cli.options import ListGroup, add_remove, add_show, below, remote
 from cli.render.answers import print_answer, print_list
 from cli.render.output import facts, one_line
 from domain.json_object import JsonObject
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def environments(ctx: click.Context) -> None:
+@click.group(cls=ListGroup)
+def environments() -> None:
     """List, define and remove environments: a repository, and what prepares its tree for a task.
 
     \b
@@ -27,13 +26,11 @@ def environments(ctx: click.Context) -> None:
       ./errand environments show shop
       ./errand environments remove shop
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_environments)
 
 
 @environments.command("list")
 @remote
-def list_environments(api: Api, as_json: bool = False) -> None:
+def list_environments(api: Api, as_json: bool) -> None:
     """List the environments."""
     columns = ["ENVIRONMENT", "REPOSITORY", "REF", "SETUP"]
     print_list(api.get("/environments"), as_json, EnvironmentPage, columns, _row, empty="there is no environment")

@@ -6,7 +6,7 @@ import click
 
 from cli.database import with_database
 from cli.errors import CliError, NotFoundError
-from cli.options import Duration, json_option, settings
+from cli.options import Duration, ListGroup, json_option, settings
 from cli.render.output import emit, note, one_line, table
 from domain.sealing import KeyRing, KeyRingError
 from store import keys as store
@@ -16,7 +16,7 @@ from store.resealing import Resealer
 tenant_option = click.option("--tenant", default="default", show_default=True, help="The tenant of the key.")
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def keys() -> None:
     """Create, list and revoke API keys in the database: that of ERRAND_DATABASE_URL, else the running stack's."""
 

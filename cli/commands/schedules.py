@@ -9,7 +9,7 @@ from errand.models import Mission, RunPage, Schedule, SchedulePage, ScheduleRun
 
 from cli.api import Api, segment
 from cli.ids import AgentNameType
-from cli.options import Duration, add_remove, add_show, files_option, folders_option, remote, settings
+from cli.options import Duration, ListGroup, add_remove, add_show, files_option, folders_option, remote, settings
 from cli.render.answers import find_named, print_answer, print_list
 from cli.render.output import emit, facts, one_line
 from cli.trees import pack_folder, upload_files, upload_folder
@@ -18,7 +18,7 @@ from domain.json_object import JsonObject
 from domain.schedules import ContextMode, MissedTicks, Overlap
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def schedules() -> None:
     """Run agents by the clock. Each tick sends one message; `runs` lists them.
 

@@ -7,13 +7,13 @@ from errand.models import CreatedSubscription, Delivery, DeliveryPage, Subscript
 
 from cli.api import Api, parse, segment
 from cli.errors import NotFoundError
-from cli.options import add_remove, page_options, remote
+from cli.options import ListGroup, add_remove, page_options, remote
 from cli.render.answers import print_list
 from cli.render.output import age, emit, note, one_line
 from domain.notifications import ROTATION_HOURS, ChannelName, DeliveryStatus, NotificationSubject
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def subscriptions() -> None:
     """Subscribe to notifications: webhooks, Slack, e-mail, push. `deliveries` shows what was sent and what failed.
 
@@ -125,7 +125,7 @@ def _show_secret(answer: Any, as_json: bool) -> None:
 _COLOURS = {"delivered": "green", "failed": "red"}
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def deliveries() -> None:
     """Show notifications sent to subscriptions: how often each was tried, and why it did not arrive.
 

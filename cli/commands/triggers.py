@@ -6,14 +6,14 @@ import click
 from errand.models import CreatedTrigger, Trigger, TriggerPage
 
 from cli.api import Api, segment
-from cli.options import add_remove, add_show, below, remote
+from cli.options import ListGroup, add_remove, add_show, below, remote
 from cli.render.answers import print_answer, print_list
 from cli.render.output import facts, one_line
 from domain.json_object import read_json
 from domain.triggers import SignatureKind, TriggerContext
 
 
-@click.group()
+@click.group(cls=ListGroup)
 def triggers() -> None:
     """Let signed events of services start agents.
 

@@ -8,14 +8,13 @@ import click
 from cli.api import Api, segment
 from cli.errors import NotFoundError
 from cli.ids import ConversationIdType, ThreadIdType
-from cli.options import remote
+from cli.options import ListGroup, remote
 from cli.render.output import PROGRAM, emit, note, one_line, table
 from domain.json_object import JsonObject
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def variables(ctx: click.Context) -> None:
+@click.group(cls=ListGroup)
+def variables() -> None:
     """List subagents that wait for variables, give them values, and show or set the variables of a thread.
 
     \b
@@ -27,14 +26,12 @@ def variables(ctx: click.Context) -> None:
       ./errand variables set THREAD REGION=north
       ./errand variables shared REGION=north --text    (of all threads)
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_requests)
 
 
 @variables.command("list")
 @click.option("--conversation", "conversation_id", type=ConversationIdType(), help="Only of this conversation.")
 @remote
-def list_requests(api: Api, conversation_id: str | None = None, as_json: bool = False) -> None:
+def list_requests(api: Api, conversation_id: str | None, as_json: bool) -> None:
     """List the subagents that wait for values of their variables."""
     found = [*api.items("/variable-requests", conversation_id=conversation_id)]
     if as_json:

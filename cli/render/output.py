@@ -58,6 +58,9 @@ def style_status(status: str) -> str:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns as wide as their content; on a terminal the last one is cut at the edge."""
+    if not rows:
+        note("nothing to list")
+        return
     widths = [max([len(headers[i])] + [len(click.unstyle(row[i])) for row in rows]) for i in range(len(headers) - 1)]
     room = (
         max(20, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths)) if sys.stdout.isatty() else 10_000

@@ -16,11 +16,13 @@ from temporalio.runtime import Runtime
 from cli.errors import Exit
 from cli.main import errand
 from tests.support.answers import Answers
+from tests.unit.cli.conftest import Cli
 
 UNKNOWN = "0" * 26
 BAD = ["", UNKNOWN, "../../é\x1b[31m", "-1"]
 DEAD = "http://127.0.0.1:1"
 PROBLEM = {"type": "urn:errand:problem:unauthenticated", "detail": "A key is needed."}
+EMPTY: dict[str, object] = {"items": [], "next_cursor": None}
 ANSWERS: dict[str, Callable[[Request], Response]] = {
     "wrong key": lambda _: JSONResponse(PROBLEM, 401),
     "broken": lambda _: Response("boom", 500),
@@ -85,6 +87,21 @@ def test_list_has_every_page(command: str, tmp_path: Path) -> None:
         env = {"ERRAND_URL": server.url, "XDG_STATE_HOME": str(tmp_path)}
         done = CliRunner().invoke(errand, [command, "list", "--json"], env=env)
     assert [one["id"] for one in json.loads(done.stdout)["items"]] == ["first", "last"]
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        *("agents", "credentials", "deliveries", "environments"),
+        *("schedules", "subscriptions", "triggers", "variables"),
+    ],
+)
+def test_group_without_a_command_lists(group: str, cli: Cli) -> None:
+    with Answers() as server:
+        server.respond = lambda _: JSONResponse(EMPTY)
+        listed, shown = cli(group, "--json", ERRAND_URL=server.url), cli(group, ERRAND_URL=server.url)
+    assert json.loads(listed.stdout)["items"] == []
+    assert (shown.exit_code, shown.stdout) == (0, "") and shown.stderr.startswith(("no", "there is no"))
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
