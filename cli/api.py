@@ -261,6 +261,8 @@ def parse(model: type[Model], answer: Any) -> Model:
 
 def segment(text: str) -> str:
     """Escape the user's text as one segment of a path."""
+    if "/" in text:  # a server takes an escaped one for the path's own
+        raise click.UsageError(f"{text!r} is neither a name nor an id: it has a slash")
     return quote(text, safe="")
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import re
 from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
@@ -25,7 +26,13 @@ def check_host(address: str) -> str:
 
 # a host, with a port if it is not 443; without TLS only where the operator has named host and port
 _HOST = r"^(http://)?(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?$"
-CredentialHost = Annotated[str, StringConstraints(pattern=_HOST), AfterValidator(check_host)]
+
+
+def _check_form(host: str) -> str:
+    return check_host(host if re.fullmatch(_HOST, host) else "")
+
+
+CredentialHost = Annotated[str, AfterValidator(_check_form), Field(json_schema_extra={"pattern": _HOST})]
 _GIT_ENDS = ("/info/refs", "/git-upload-pack", "/git-receive-pack")
 
 

@@ -54,6 +54,12 @@ class ExternalEvent(Frozen):
         return value
 
 
+def _event_path(path: str) -> str:
+    if not _PATH.fullmatch(path):
+        raise PydanticCustomError("invalid_path", "a path is id, type or payload.field.field")
+    return path
+
+
 def _template(text: str) -> str:
     for path in _PLACEHOLDER.findall(text):
         if not _PATH.fullmatch(path.strip()):
@@ -61,7 +67,7 @@ def _template(text: str) -> str:
     return text
 
 
-EventPath = Annotated[str, StringConstraints(pattern=PATH)]
+EventPath = Annotated[str, AfterValidator(_event_path), Field(json_schema_extra={"pattern": PATH})]
 TextPattern = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(accept_pattern)]
 Scalar = str | int | float | bool | None
 Template = Annotated[str, StringConstraints(min_length=1, max_length=10_000), AfterValidator(_template)]

@@ -12,7 +12,7 @@ from cli.api import Api, parse, segment
 from cli.errors import CliError, Exit
 from cli.ids import resolve
 from cli.options import remote
-from cli.render.output import emit, note, one_line, table
+from cli.render.output import emit, moment, note, one_line, table
 
 VERIFY = "verify"
 
@@ -53,7 +53,7 @@ def audit(api: Api, task_id: str | None, limit: int, head: str | None, anchor: s
     rows = []
     for one in entries:
         parts = [one.session_id, one.subject.replace("\n", ", "), one.digest[:12]]
-        rows.append([one.at.isoformat()[:19], one.actor, one.action, " ".join(filter(None, parts))])
+        rows.append([moment(one.at), one.actor, one.action, " ".join(filter(None, parts))])
     table(["AT", "ACTOR", "ACTION", "SUBJECT"], [[one_line(cell) for cell in row] for row in rows])
     if found["next_before"]:
         note(f"there are older entries; --limit shows more (at most 1000), GET {path}?before=N all of them")

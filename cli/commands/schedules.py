@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from errand.models import Mission, RunPage, Schedule, SchedulePage, ScheduleRun
+from errand.models import Mission, RunPage, Schedule, SchedulePage, ScheduleRun, Triggered
 
 from cli.api import Api, segment
 from cli.ids import AgentNameType
 from cli.options import Duration, ListGroup, add_remove, add_show, files_option, folders_option, remote, settings
 from cli.render.answers import find_named, print_answer, print_list
-from cli.render.output import emit, facts, one_line
+from cli.render.output import facts, moment, one_line
 from cli.trees import pack_folder, upload_files, upload_folder
 from domain.amounts import format_count
 from domain.json_object import JsonObject
@@ -82,6 +82,8 @@ def add(
 ) -> None:
     """Add a schedule: NAME sends INPUT to AGENT. Give one of --cron, --every and --at. With a budget or an end it is a
     mission: it runs within its budgets until it is cancelled, expired or out of budget."""
+    if [options[one] for one in ("cron", "every", "at")].count(None) != 2:
+        raise click.UsageError("give exactly one of --cron, --every and --at")
     task: JsonObject = {"agent": agent, "input": text}
     # first, so that a folder that is too large is refused before any upload
     archives = [pack_folder(folder, settings()) for folder in folders]
@@ -164,7 +166,7 @@ def push(api: Api, name: str, folder: Path, as_json: bool) -> None:
 def trigger(api: Api, name: str, as_json: bool) -> None:
     """Run a schedule now, even if it is paused."""
     answer = api.ask("POST", _path(api, name, "/trigger"))
-    emit(answer) if as_json else click.echo(answer["scheduled_at"])
+    print_answer(answer, as_json, Triggered, lambda one: click.echo(moment(one.scheduled_at)))
 
 
 @schedules.command()
@@ -193,13 +195,13 @@ def _row(item: Schedule) -> list[str]:
 
 
 def _run_row(run: ScheduleRun) -> list[str]:
-    return [str(run.scheduled_at), run.status, run.task_status or "", run.session_id or "", one_line(run.reason)]
+    return [moment(run.scheduled_at), run.status, run.task_status or "", run.session_id or "", one_line(run.reason)]
 
 
 def _when(item: Schedule) -> str:
     if item.every is not None:
         return f"every {item.every / 1_000:g} s"
-    return f"{item.cron} {item.timezone}" if item.cron else f"once at {item.at.isoformat() if item.at else ''}"
+    return f"{item.cron} {item.timezone}" if item.cron else f"once at {moment(item.at) if item.at else ''}"
 
 
 def _state(item: Schedule) -> str:
@@ -238,7 +240,7 @@ def _show(answer: Any, as_json: bool) -> None:
 
 
 def _show_facts(item: Schedule) -> None:
-    times = ", ".join(one.isoformat() for one in item.next_times) if item.next_times else None
+    times = ", ".join(map(moment, item.next_times)) if item.next_times else None
     facts(
         [
             ("schedule", f"{item.name} ({item.id})"),

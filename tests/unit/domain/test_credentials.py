@@ -47,7 +47,7 @@ def test_a_credential_does_not_show_its_secret() -> None:
     assert make().header("/a.git/info/refs?service=git-upload-pack").startswith("Basic ")
 
 
-@pytest.mark.parametrize("host", ["a.org/path", "user@a.org", "[::z]"])
+@pytest.mark.parametrize("host", ["a.org/path", "user@a.org", "[::z]", "a b"])
 def test_a_host_that_cannot_be_is_refused(host: str) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="this is not a host"):
         CredentialSpec(secret="token-0123456789", hosts=[host])

@@ -50,6 +50,11 @@ def test_condition_that_cannot_be_used_is_refused(condition: dict[str, Any]) -> 
         Condition.model_validate(condition)
 
 
+def test_what_a_path_is_is_said() -> None:
+    with pytest.raises(ValidationError, match="a path is id, type or payload.field.field"):
+        Condition.model_validate({"path": "status", "equals": "paid"})
+
+
 def test_template_shows_values_and_names_missing_ones() -> None:
     assert render("{{type}} {{ payload.n }} {{payload.tags}} {{payload.x}}", EVENT) == (
         'push 1 ["a", {"b": "c"}] (missing)'
