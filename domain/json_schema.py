@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import unquote
 
-from jsonschema import Draft3Validator, Draft202012Validator
+from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
@@ -360,8 +360,9 @@ def _expansion_problems(name: str, kind: Any, schema: JsonObject) -> list[Schema
             nodes |= {id(node): node for node in every(target)}
     if not all(map(ends, nodes.values())):
         return [SchemaProblem(name, "refers to itself without end")]
-    if any(kind.ID_OF(node) for node in nodes.values() if node is not schema):
-        return [SchemaProblem(name, "only the whole schema may have an address ($id)")]
+    address = "id" if kind is Draft4Validator else "$id"
+    if any(address in node for node in nodes.values() if node is not schema):
+        return [SchemaProblem(name, f"only the whole schema may have an address ({address})")]
     return [problem for path, root in roots.items() for problem in _dialect_problems(path, kind, root)][:1]
 
 

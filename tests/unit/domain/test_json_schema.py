@@ -92,6 +92,8 @@ def test_the_work_for_a_value_is_bounded(schema: dict[str, Any], value: object) 
         ({"$ref": "#/$defs/none"}, "nothing"),
         *(({"$schema": DRAFT_4, "items": {"$ref": other}}, "nothing") for other in NO_TEXTS),
         ({"properties": {"a": {"$id": "http://elsewhere/", "$ref": "#/$defs/b"}}, "$defs": {"b": {}}}, "address"),
+        ({"$schema": DRAFT_4, "items": {"id": {}}}, "address"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "items": {"$id": 5}}, "address"),
         # the library compares such a list pair by pair
         ({"required": [number if number % 2 else str(number) for number in range(8_000)]}, "not of type"),
         ({"properties": {f"p{number}": {"anyOf": [{}]} for number in range(2_500)}}, "too much work"),
