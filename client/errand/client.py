@@ -8,6 +8,7 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, overload
 
 import httpx2
@@ -91,7 +92,7 @@ def _describe(method: Method, flow: Callable[..., Flow[Any]]) -> Method:
     functools.update_wrapper(method, flow)
     signature = inspect.signature(flow)
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *signature.parameters.values()]
-    outcome = get_args(signature.return_annotation)[-1]
+    outcome = None if (given := get_args(signature.return_annotation)[-1]) is NoneType else given
     vars(method)["__signature__"] = signature.replace(parameters=parameters, return_annotation=outcome)
     return method
 

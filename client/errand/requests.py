@@ -219,6 +219,7 @@ def submit(
 
 
 def task(task: TaskRef) -> Flow[Task]:
+    """The task as it is now: status, progress, plan, usage."""
     return (yield Request("GET", path_of("tasks", id_of(task)))).parse(Task)
 
 
@@ -243,6 +244,7 @@ def result(task: TaskRef, audit_log: AuditLog, output: type[T] | None, wait: flo
 
 
 def cancel(task: TaskRef, reason: str = "", *, scope: Scope = "session", mode: Mode = "hard") -> Flow[Task]:
+    """Stop a task; with the scope `tree` its subagents too. A graceful one lets running tools finish."""
     body = {"reason": reason, "scope": scope, "mode": mode}
     return (yield _post(path_of("tasks", id_of(task), "cancel"), body, None)).parse(Task)
 

@@ -1,12 +1,13 @@
 """The client's pure parts; its models agree with the documented API and the existing events."""
 
+import inspect
 import json
 import os
 from pathlib import Path
 
 import httpx2
 import pytest
-from errand import errors, models, transport
+from errand import Errand, errors, models, transport
 from errand.events import CLASSES, Event
 from errand.transport import Connection, Options, find_server
 
@@ -23,6 +24,13 @@ def test_the_api_answers_with_the_models_of_the_client() -> None:
     for name, one in own.items():
         if name in documented:
             assert documented[name]["properties"].keys() == one.model_fields.keys(), name
+
+
+def test_every_method_describes_itself() -> None:
+    for name in (name for name in dir(Errand) if not name.startswith("_")):
+        method = getattr(Errand, name)
+        assert inspect.getdoc(method), name
+        assert not callable(method) or "NoneType" not in str(inspect.signature(method)), name
 
 
 def test_events_have_the_fields_of_the_platforms_own() -> None:
