@@ -10,7 +10,7 @@ from operator import attrgetter
 from types import FrameType
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
@@ -86,7 +86,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
         # the handler's name is the operationId, and so the name of the method in a generated client
         generate_unique_id_function=attrgetter("name"),
-        exception_handlers={HTTPException: _raise, RequestValidationError: _raise},
+        exception_handlers=dict.fromkeys(
+            (HTTPException, RequestValidationError, WebSocketRequestValidationError), _raise
+        ),
     )
     for router in ROUTERS:
         app.include_router(router)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from pydantic import BaseModel, Field
 from pydantic_core import to_jsonable_python
 from starlette.exceptions import HTTPException
@@ -124,7 +124,7 @@ def respond(error: Exception, request_id: str) -> Response:
     """The problem for an exception. An unexpected one shows only an opaque id."""
     if isinstance(error, ErrandError):
         return _of_ours(error, request_id)
-    if isinstance(error, RequestValidationError):
+    if isinstance(error, RequestValidationError | WebSocketRequestValidationError):
         errors = []
         for entry in error.errors():
             place, *path = entry["loc"]

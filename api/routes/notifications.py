@@ -97,16 +97,16 @@ def _feed(call: Call, mine: bool) -> TenantFeed:
 
 
 @router.websocket("/notifications")
-async def notifications_socket(websocket: WebSocket) -> None:
-    """The same feed, one JSON text per notice; `after` and `mine` as above. Messages from the client are ignored."""
+async def notifications_socket(websocket: WebSocket, query: Annotated[FeedQuery, Query()]) -> None:
+    """The same feed, one JSON text per notice; the parameters are those above. Messages from the client are ignored."""
     call = Call(websocket.app.state.services, websocket.state.caller)
     if not call.caller.may(Right.READ):
         raise NotAllowed("This needs a key with the right read.", needed=[Right.READ])
-    after = await tenant_position(call.pool, call.tenant, websocket.query_params.get("after"))
+    after = await tenant_position(call.pool, call.tenant, query.after)
     # before the socket is accepted, because only then a refusal can still be a problem
     call.services.slots.check(call.tenant, call.caller.created_by)
     await websocket.accept()
-    feed = _feed(call, websocket.query_params.get("mine") == "true")
+    feed = _feed(call, query.mine)
     slot = call.services.slots.take(call.tenant, call.caller.created_by)
     with slot, call.services.metrics.streams.track_inprogress():
         sending = asyncio.create_task(_send(websocket, call, feed, after))

@@ -185,3 +185,10 @@ async def test_a_feed_of_own_notices_passes_over_those_of_others(keyed_url: str,
             async for line in answer.aiter_lines():
                 if line == f"id: {every['next_after']}":  # from there it resumes
                     break
+        socket_url = f"{keyed_url.replace('http', 'ws')}/notifications?after=0"
+        async with client.websocket(f"{socket_url}&mine=1", headers=other) as socket:
+            first = json.loads(await socket.receive_text())
+        assert first == (await client.get(url, headers=other | plain)).json()["items"][0] != every["items"][0]
+        with pytest.raises(Exception, match="422"):
+            async with client.websocket(f"{socket_url}&mien=1", headers=other):
+                pass
