@@ -176,7 +176,8 @@ class RunTool:
         call = None
         try:
             if tool is not None:
-                call = await self._load_call(request, attempt, tool, claim, given)
+                load = partial(self._load_call, request, attempt, tool, claim, given)
+                call = await patiently(load, seconds=COMMIT_PATIENCE)
             result = await (self._result(call) if call else self._find_result(request, claim.body))
             if result.remote is not None:
                 if result.remote != claim.remote:
@@ -208,7 +209,7 @@ class RunTool:
     async def _load_call(
         self, request: ToolRequest, attempt: ToolAttempt, tool: Tool, claim: ToolClaimResult, given: JsonObject
     ) -> ClaimedCall:
-        approval = await patiently(lambda: load_approval(self._pool, request), seconds=COMMIT_PATIENCE)
+        approval = await load_approval(self._pool, request)
         agent = await load_view(self._pool, request.agent)
         return ClaimedCall(request, attempt, tool, claim, agent, given, approval)
 
@@ -240,7 +241,7 @@ class RunTool:
         """Raises one of runs.REFUSALS if the call was closed meanwhile."""
         claim = call.claim
         try:
-            context = await self._context(call)
+            context = await patiently(partial(self._context, call), seconds=COMMIT_PATIENCE)
         except SealingError as error:
             if claim.remote is not None and not call.request.cancel:  # it continues on its server: keep its handle
                 return ToolResult("", remote=claim.remote, wait_ms=UNREADABLE_MS)

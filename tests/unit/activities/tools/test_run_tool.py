@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,12 @@ from pydantic import BaseModel
 
 from activities.mcp.mcp_tool import mcp_tools
 from activities.tools import run_tool
-from activities.tools.run_tool import call_turn, check_shown, run_guarded, stop_call
+from activities.tools.run_tool import RunTool, call_turn, check_shown, run_guarded, stop_call
 from activities.tools.tool import ArtifactFile, Tool, ToolContext, ToolResult
 from domain.agents.definition import AgentDefinition
 from domain.policy.rules import Action, verdict
 from domain.redaction import Redactor
+from domain.sealing import SealingError
 from domain.sessions.session import Effect, RemoteCall, RemoteForm
 from domain.task import Boundary
 from tests.support.pictures import png
@@ -136,3 +138,23 @@ async def test_program_is_bound_by_paths_and_takes_its_turn_in_the_workspace_eve
             assert refusal is None
     async with turn(program) as refusal:
         assert refusal is None
+
+
+async def test_call_that_has_not_begun_waits_for_the_database(tmp_path: Path) -> None:
+    """A retry of a call that may happen once could only report that its outcome is unknown."""
+    answers = [ConnectionError("the database is away"), SealingError("was read")]
+
+    async def ready(*_: object) -> None:
+        raise answers.pop(0)
+
+    @contextlib.contextmanager
+    def use(*_: object) -> Iterator[None]:
+        yield
+
+    workspaces = SimpleNamespace(ready=ready, use=use, folder=lambda *_: tmp_path)
+    given: Any = [workspaces if field.name == "_workspaces" else None for field in fields(RunTool)]
+    claim = SimpleNamespace(remote=None, dry=False, workspace_version=0)
+    request = SimpleNamespace(ref=SimpleNamespace(tenant="t"), workspace_id="w", cancel=False)
+    tool = Stubborn().tool(1)
+    call: Any = SimpleNamespace(tool=tool, request=request, claim=claim, arguments={}, agent=None)
+    assert "was read" in (await RunTool(*given)._result(call)).text and answers == []
