@@ -4,8 +4,9 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+import unicodedata
+from collections.abc import Iterable, Iterator, Set
+from pathlib import Path
 
 import click
 
@@ -16,7 +17,7 @@ from settings import Settings
 
 SHOWN = 20  # problems of one folder
 # the whole history, which may be huge and contain secrets that were removed since; and hooks, which a commit runs
-NEVER = frozenset({".git"})
+NEVER = frozenset({".git", "git~1"})
 
 
 def pack_folder(root: Path, settings: Settings) -> bytes:
@@ -53,8 +54,23 @@ def pack_folder(root: Path, settings: Settings) -> bytes:
     return packed
 
 
-def is_left_out(path: str) -> bool:
-    return any(part.casefold() in NEVER for part in PurePosixPath(path).parts)  # some file systems ignore the case
+def is_left_out(path: str, repositories: Set[tuple[str, ...]] = frozenset()) -> bool:
+    parts = _fold(path)
+    return not NEVER.isdisjoint(parts) or any(parts[:end] in repositories for end in range(len(parts)))
+
+
+def find_repositories(paths: Iterable[str]) -> set[tuple[str, ...]]:
+    """The folders that git takes for repositories of their own, because of what is in them; it obeys their settings."""
+    known = {parts[: end + 1] for path in paths if (parts := _fold(path)) for end in range(len(parts))}
+    folders = [one[:-1] for one in known if one[-1] == "head"]
+    return {one for one in folders if (*one, "commondir") in known or {(*one, "objects"), (*one, "refs")} <= known}
+
+
+def _fold(path: str) -> tuple[str, ...]:
+    """The names as the file systems see them that see the fewest differences: most ignore the case, NTFS also spaces
+    and dots at the end and what follows a colon, HFS+ what is not shown."""
+    shown = "".join(one for one in path.casefold() if unicodedata.category(one) != "Cf")
+    return tuple(part.split(":")[0].rstrip(" .") for part in shown.replace("\\", "/").split("/"))
 
 
 def _walk(folder: Path, root: Path, above: IgnoreRules) -> Iterator[Path]:

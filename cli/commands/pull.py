@@ -15,7 +15,7 @@ from cli.ids import TaskId
 from cli.options import remote
 from cli.render.output import clean, emit, note, one_line
 from cli.repository import PLAIN, find_top, need_git
-from cli.trees import is_left_out
+from cli.trees import find_repositories, is_left_out
 from domain.environments import PATCH
 
 _OF_ONE = f"{Path(PATCH).stem}-"
@@ -32,7 +32,8 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
     """Fetch the files that a task has changed in its workspace into FOLDER, the current one if you name none.
 
     A file whose content here differs from what the task was given is not overwritten: all such files are listed, and
-    nothing is written. Files that the task has removed are removed here too. What it has in `.git` stays there.
+    nothing is written. Files that the task has removed are removed here too. What it has in `.git`, or in a folder that
+    git takes for a repository, stays there.
 
     \b
     Examples:
@@ -41,9 +42,10 @@ def pull(api: Api, task_id: str, folder: Path, patch: bool, force: bool, as_json
       ./errand pull ID --patch | git apply
     """
     listed = parse(WorkspaceListing, api.get(f"/tasks/{segment(task_id)}/workspace"))
-    items = [one for one in listed.items if one.change and not is_left_out(one.path)]
-    if any(one.change and is_left_out(one.path) for one in listed.items):  # git would run its hooks as the user
-        note("left out: what the task has changed in .git")
+    repositories = find_repositories(one.path for one in listed.items if one.change != "removed")
+    items = [one for one in listed.items if one.change and not is_left_out(one.path, repositories)]
+    if len(items) < sum(one.change is not None for one in listed.items):  # git would run its hooks as the user
+        note("left out: what the task has changed in .git or in a bare repository")
     if patch:
         _print_patch(api, task_id, items, as_json)
         return
@@ -68,7 +70,7 @@ def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFile], f
     for one in changed:
         target = folder / one.path
         try:
-            if _is_obstructed(target, folder):
+            if _is_obstructed(target):
                 problems.append(f"{one_line(one.path)}: something else is in its place")
                 continue
             present = target.read_bytes() if not force and target.exists() else None
@@ -93,9 +95,10 @@ def _write(api: Api, task_id: str, folder: Path, changed: list[WorkspaceFile], f
         raise CliError(f"{error.filename}: {error.strerror}") from None
 
 
-def _is_obstructed(target: Path, folder: Path) -> bool:
-    """Whether something is in the way; a link here, or `..` in a path, must not lead the write out of the folder."""
-    if not target.parent.resolve().is_relative_to(folder) or target.is_symlink():
+def _is_obstructed(target: Path) -> bool:
+    """Whether something is in the way; a link here, or `..` in a path, must not lead the write elsewhere: a link to
+    another folder in this one could lead to its hooks."""
+    if target.parent.resolve() != target.parent or target.is_symlink():
         return True
     place = next(one for one in (target, *target.parents) if one.exists())
     return not (place.is_file() if place == target else place.is_dir())
@@ -123,7 +126,7 @@ def _print_patch(api: Api, task_id: str, items: list[WorkspaceFile], as_json: bo
         for one in items:
             for side, kind, mode in (("a", one.kind_before, one.mode_before), ("b", one.kind, one.mode)):
                 missing = kind != "file" or one.kind == "link" or (side == "b" and one.change == "removed")
-                if not missing and not _is_obstructed(top / side / one.path, top / side):
+                if not missing and not _is_obstructed(top / side / one.path):
                     _put(top / side / one.path, _content(api, task_id, one.path, before=side == "a"), mode)
         git = ["env", *(f"{name}={value}" for name, value in PLAIN.items()), "git", "diff", "--no-index", "--binary"]
         plain = ["--no-prefix", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv"]

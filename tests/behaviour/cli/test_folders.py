@@ -21,6 +21,7 @@ WORK = steps(
             {"command": "sed -i s/two/three/ src/words.txt && rm old.txt && mkdir -p new && echo fresh > new/file.txt"},
         ),
         ("bash", {"command": "mkdir -p .git/hooks src/.GIT && echo no | tee .git/config .git/hooks/x src/.GIT/config"}),
+        ("bash", {"command": "mkdir -p bare/objects bare/refs; cd bare; echo no | tee HEAD config objects/x refs/x"}),
     ],
     [("save_artifact", {"name": "report.txt", "path": "new/file.txt"})],
 )
@@ -73,6 +74,7 @@ async def test_folder_is_sent_without_ignored_files_and_its_changes_are_pulled(
         **{"src/words.txt": "modified", "old.txt": "removed", "new/file.txt": "added", "run.sh": None},
         **{".gitignore": None, "keep.log": None, "src/.gitignore": None},
         **dict.fromkeys((".git/config", ".git/hooks/x", "src/.GIT/config"), "added"),
+        **dict.fromkeys(("bare/HEAD", "bare/config", "bare/objects/x", "bare/refs/x"), "added"),
     }
     assert {one["path"]: one["mode"] for one in listed}["run.sh"] == 0o755
     code, patch = await errand(environment, "pull", "last", "--patch", cwd=project)
@@ -81,8 +83,11 @@ async def test_folder_is_sent_without_ignored_files_and_its_changes_are_pulled(
     assert (copy / "new/file.txt").read_text() == "fresh\n" and not (copy / "old.txt").exists()
     # if a file was changed here in the meantime, nothing is pulled
     (project / "src/words.txt").write_text("mine\n")
+    (project / "new").symlink_to(".git")
     code, shown = await errand(environment, "pull", task_id, cwd=project)
-    assert code == 1 and "src/words.txt: changed here" in shown and not (project / "new").exists()
+    assert code == 1 and "src/words.txt: changed here" in shown and not (project / ".git/file.txt").exists()
+    assert "new/file.txt: something else is in its place" in shown
+    (project / "new").unlink()
     (project / "src/words.txt").write_text("one\ntwo\n")
     code, shown = await errand(environment, "pull", task_id, cwd=project)
     assert code == 0 and "M src/words.txt" in shown and "D old.txt" in shown and "A new/file.txt" in shown
@@ -90,6 +95,7 @@ async def test_folder_is_sent_without_ignored_files_and_its_changes_are_pulled(
     # hooks and settings of git would be obeyed outside the sandbox
     assert "left out: what the task has changed in .git" in shown and not (project / "src/.GIT").exists()
     assert (project / ".git/config").read_text() == "ignored" and not (project / ".git/hooks").exists()
+    assert not (project / "bare").exists()
     code, shown = await errand(environment, "result", task_id, "--artifacts", "out", cwd=tmp_path)
     assert code == 0 and (tmp_path / "out/report.txt").read_text() == "fresh\n"
 
