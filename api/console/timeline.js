@@ -125,7 +125,7 @@ function scaleOf(trace, folded, now) {
 
 function ticksOf(scale, [low, high], narrow) {
   const found = [];
-  const room = (narrow ? 0.4 : 0.12) * (high - low);
+  const room = (narrow ? 0.4 : 0.16) * (high - low);
   const full = scale.bands.map(([, , a, b]) => (a + b) / 2);
   for (const [from, to, a, b, band] of scale.marks) {
     if (band || b - a < room) continue;
