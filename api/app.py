@@ -23,6 +23,7 @@ from api import openapi
 from api.faces.mcp import routes as mcp
 from api.faces.mcp.routes import McpHost
 from api.faces.responses import routes as responses
+from api.http.auth import is_loopback
 from api.http.metrics import Metrics
 from api.http.middleware import RequestMiddleware
 from api.http.transfers import Transfers
@@ -50,7 +51,6 @@ from api.routes import (
 from api.services import Services
 from api.streams.feeds import EventListener, StreamSlots
 from api.submission.submit import Starts, WaitingBound
-from domain.policy.addresses import is_loopback
 from domain.sealing import KeyRing
 from settings import Settings, SettingsError
 from store import database

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -20,6 +21,16 @@ LOW_DISK = 64_000_000  # PostgreSQL writes its log in files of 16 MB
 
 class StackError(Exception):
     """The embedded stack cannot do something; the message says why, and how to fix it."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address, with or without brackets, is this machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def describe(error: OSError | StackError) -> str:

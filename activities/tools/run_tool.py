@@ -51,7 +51,6 @@ from activities.workspaces import Workspaces
 from domain import events as ev
 from domain import wire
 from domain.agents.definition import AgentDefinition
-from domain.agents.hook import HookPoint
 from domain.amounts import format_count
 from domain.events import EventRow
 from domain.ids import derive_id
@@ -307,7 +306,7 @@ class RunTool:
     async def _record(self, call: ClaimedCall, context: ToolContext, result: ToolResult) -> ToolResult:
         """The result to commit: as hooks and the binding of the side leave it, cut to its length."""
         request, tool, agent = call.request, call.tool, call.agent
-        hooked = not tool.bookkeeping and bool(self._hooks.find(agent, HookPoint.BEFORE_RESULT))
+        hooked = bool(agent.hooks) and not tool.bookkeeping
         if hooked:
             change = partial(self._hooks.change_result, request, agent, call.given, result, context.state)
             result = await patiently(change, seconds=COMMIT_PATIENCE)

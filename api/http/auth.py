@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -34,7 +35,6 @@ from api.http.problems import Unauthenticated, Unreadable
 from api.services import Services
 from domain.errors import NotAllowed, TooMany
 from domain.ids import new_id
-from domain.policy.addresses import is_loopback
 from domain.redaction import is_sealed
 from domain.sealing import KeyRing, SealingError
 from settings import Settings
@@ -286,6 +286,16 @@ def is_local(scope: Mapping[str, Any], settings: Settings) -> bool:
         and is_loopback(settings.host)
         and all(end is not None and is_loopback(end[0]) for end in ends)
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address, with or without brackets, is this machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def local_caller(scope: Mapping[str, Any], headers: Mapping[str, list[str]], *, token: bool) -> Caller:

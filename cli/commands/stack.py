@@ -13,7 +13,6 @@ from cli.errors import CliError, Exit, Unreachable
 from cli.options import json_option, remote, settings
 from cli.render.output import PROGRAM, clean, dim, emit, facts, note, table
 from domain.amounts import format_count
-from domain.policy.addresses import is_loopback
 
 if TYPE_CHECKING:
     from deploy.state import StackInfo
@@ -231,6 +230,8 @@ def _model(info: "StackInfo") -> str:
 
 
 def _welcome(info: "StackInfo", detached: bool) -> None:
+    from deploy.state import is_loopback  # slow to import
+
     click.echo(click.style("Errand is ready.", fg="green", bold=True))
     _addresses(info)
     _show_problems(info)

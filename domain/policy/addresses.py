@@ -1,5 +1,4 @@
-"""The internet addresses to which our processes may connect: only public ones, according to our own list; and this
-machine itself.
+"""The internet addresses to which our processes may connect: only public ones, according to our own list.
 
 `ipaddress.is_global` is not used: it calls some metadata, NAT64, 6to4 and multicast addresses global.
 """
@@ -59,16 +58,6 @@ def public(address: str) -> bool:
     if parsed.ipv4_mapped is not None or parsed in _NAT64:
         return True  # the IPv4 address inside, checked above, is all that matters
     return parsed.scope_id is None and parsed in _PUBLIC_6 and not any(parsed in net for net in _DENIED_6)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address, with or without brackets, is this machine itself."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _public_4(address: IPv4Address) -> bool:

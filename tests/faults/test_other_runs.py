@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from tests.faults.damage import Damage, delete, lines, once, reset, results, swept, temporal_loses_its_data
 from tests.support.stack import Stack, calls, eventually, of_type, steps
 
@@ -17,17 +19,13 @@ SCENES: list[Scene] = []
 PLAYED: "dict[Scene, asyncio.Task[list[None]]]" = {}
 
 
-def deleted_and_reset(scene: Scene) -> Callable[[Stack, Path], Awaitable[None]]:
+def deleted_and_reset(scene: Scene) -> Callable[[Stack, pytest.TempPathFactory], Awaitable[None]]:
     """Play a scene once with each damage to its workflow; the first test that needs one begins all of them, since
     Temporal takes half a minute to delete a workflow that has ended."""
 
-    async def played(stack: Stack, tmp_path: Path) -> None:
+    async def played(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
         for one in () if PLAYED else SCENES:
-            both = []
-            for damage in (delete, reset):
-                folder = tmp_path / f"{SCENES.index(one)}-{damage.__name__}"
-                folder.mkdir()
-                both.append(one(stack, folder, damage))
+            both = [one(stack, tmp_path_factory.mktemp(damage.__name__), damage) for damage in (delete, reset)]
             PLAYED[one] = asyncio.create_task(_together(both))
         await PLAYED[scene]
 

@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errand",  # the command line is a program on the client
         *("activities.tools.registry", "activities.handlers.registry", "activities.hooks.hook"),
     ),
-    "deploy": ("settings", "domain.agents.models", "domain.policy.addresses"),
+    "deploy": ("settings", "domain.agents.models"),
     # a program that uses the client has no application code on its path; the command adds it
     "client": ("errand",),
     "client.errand.__main__": ("errand", "cli"),

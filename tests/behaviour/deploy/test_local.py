@@ -20,9 +20,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
 from deploy import data_dir, local, state
-from deploy.state import StackError, StackInfo, find_start
+from deploy.state import StackError, StackInfo, find_start, is_loopback
 from deploy.temporal import SEARCH_ATTRIBUTES
-from domain.policy.addresses import is_loopback
 from settings import ROOT, Settings
 from tests.behaviour.deploy.processes import commands, listening
 

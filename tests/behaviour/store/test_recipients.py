@@ -203,7 +203,7 @@ async def test_delivery_says_whose_event_it_is_and_holds_the_beginning_of_a_long
     mine = await subscribe(pool, tenant, subagents=True)
     await give(pool, child, "task_completed", output="x" * 3_000, usage={"input_tokens": 1}, reason="goal_reached")
     await give(pool, root, "anomaly", text="odd")
-    first, second = await bodies(pool, tenant, mine)
+    second, first = sorted(await bodies(pool, tenant, mine), key=lambda one: str(one["type"]))
     about = {"conversation_id": child.id, "title": "a title", "agent": "tester", "status": "submitted"}
     assert first["data"] == {
         **{"task_id": child.id, **about, "subagent": "helper", "spawned_by": root.id, "reason": "goal_reached"},
