@@ -18,7 +18,7 @@ from store.sessions import SessionRow
 T = TypeVar("T")
 
 
-def known(found: T | None, detail: str | None = None, type: str | None = None) -> T:
+def require_found(found: T | None, detail: str | None = None, type: str | None = None) -> T:
     if found is None:
         raise NotFound(detail, type=type)
     return found
@@ -28,7 +28,7 @@ async def find(
     call: Call, read: Callable[[Pool, str, str], Awaitable[T | None]], id: str, detail: str | None = None, **more: str
 ) -> T:
     # the form first, because any text can come here, and a lookup of it would only cost time
-    return known(await read(call.pool, call.tenant, id) if is_id(id) else None, detail, **more)
+    return require_found(await read(call.pool, call.tenant, id) if is_id(id) else None, detail, **more)
 
 
 async def session_of(call: Call, session_id: str) -> SessionRow:

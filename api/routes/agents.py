@@ -12,7 +12,7 @@ from agents.problems import AgentFileError, Catalogue, FieldProblem, validate_pa
 from api.http import body
 from api.http.auth import Admin, Call, ServicesDep, Viewer
 from api.http.body import choose_media_type
-from api.http.lookup import known
+from api.http.lookup import require_found
 from api.http.paging import Parameters
 from api.http.problems import Unreadable, finding
 from api.openapi import BODY, problems, ref, request_body
@@ -89,9 +89,9 @@ async def show_agent(
     if not _nameable(name):
         raise NotFound()
     if query.version is None:
-        found = known(await agents.get_current(call.pool, call.tenant, name))
+        found = require_found(await agents.get_current(call.pool, call.tenant, name))
     else:
-        found = known(await agents.get_version(call.pool, call.tenant, name, query.version))
+        found = require_found(await agents.get_version(call.pool, call.tenant, name, query.version))
     if form == _MARKDOWN:
         return Response(to_markdown(found[1]), media_type=_MARKDOWN)
     return AgentRecord.of(*found)
@@ -174,7 +174,7 @@ async def _put(
 async def refresh_agent(call: Admin, name: str) -> AgentRecord:
     """If a list has changed, a new version is made. For a shipped agent it is your own version, until its file changes.
     Running tasks keep their version; a tool that has changed is refused there."""
-    found = known(await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None)
+    found = require_found(await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None)
     if not found[1].mcp_servers:
         return AgentRecord.of(*found)
     return await _put(call, without_lists(found[1]), made_from=found[0])
@@ -183,7 +183,7 @@ async def refresh_agent(call: Admin, name: str) -> AgentRecord:
 @router.delete("/agents/{name}", status_code=204, responses=problems(409), summary="Remove an agent of your own")
 async def remove_agent(call: Admin, name: str) -> Response:
     """Running tasks and schedules keep their version. A shipped agent of the same name can be used again."""
-    current, _ = known(await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None)
+    current, _ = require_found(await agents.get_current(call.pool, call.tenant, name) if _nameable(name) else None)
     if current.owner == agents.SHIPPED:
         raise Conflict(f"The agent {name} comes from the file {name}.md of the workers: remove it there.")
     replaced = name in await agents.list_shipped(call.pool)

@@ -18,7 +18,7 @@ from api.http import lookup
 from api.http.auth import Call, Caller, Reader, ServicesDep, Stopper, Submitter, Supervisor
 from api.http.body import check_input_length, check_text, json_body, parse_json
 from api.http.idempotency import IdempotencyKey, Key
-from api.http.lookup import known, own_conversation
+from api.http.lookup import own_conversation, require_found
 from api.http.problems import finding, pointers_moved, refuse
 from api.openapi import BODY, problems, request_body
 from api.routes.notifications import EMAIL, check_target
@@ -172,7 +172,7 @@ async def reset_address(call: Stopper, connector: str, channel_id: str, user_id:
     """For a connector's own reset command. The text of a message is never treated as a command here."""
     channel = channel_ref(connector, channel_id, user_id)
     found = await addresses.find(call.pool, call.tenant, _address(channel))
-    return await control.reset_conversation(call, known(found, "Nobody has written from this address."))
+    return await control.reset_conversation(call, require_found(found, "Nobody has written from this address."))
 
 
 @router.post(
@@ -192,7 +192,9 @@ async def reset_address(call: Stopper, connector: str, channel_id: str, user_id:
 )
 async def receive_hook(request: Request, services: ServicesDep, connector_id: str) -> Response:
     """The request carries no key: the secret of the connector signs it. A repeated request changes nothing."""
-    hook = known(await connectors.of_id(services.pool, connector_id, services.keys) if is_id(connector_id) else None)
+    hook = require_found(
+        await connectors.of_id(services.pool, connector_id, services.keys) if is_id(connector_id) else None
+    )
     # the request has no key, so that the middleware has set no tenant; without one no row is visible
     current_tenant.set(hook.tenant)
     raw = await bodies.read_body(request, services.settings.max_body_bytes)
@@ -437,7 +439,7 @@ async def remove_connector(call: Supervisor, connector: str) -> Response:
 async def connector_of(call: Call, name: str) -> Hook:
     fits = _NAME.fullmatch(name)
     found = await connectors.find(call.pool, call.tenant, name, call.services.keys) if fits else None
-    return known(found, "There is no such connector.")
+    return require_found(found, "There is no such connector.")
 
 
 def _check(call: Call, body: ConnectorBody) -> None:

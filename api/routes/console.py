@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from api.http import auth
 from api.http.auth import Anyone
 from api.http.body import json_body
-from api.http.lookup import known
+from api.http.lookup import require_found
 from api.http.transfers import take_turn
 from api.openapi import problems
 from api.views.texts import compute, render_markdown
@@ -57,7 +57,7 @@ async def page(request: Request) -> Response:
 
 
 def _respond(request: Request, name: str) -> Response:
-    content, kind, etag = known(_asset(name))
+    content, kind, etag = require_found(_asset(name))
     # Revalidated each time, which costs a 304: a new server version must not run with old modules.
     headers = {"Content-Security-Policy": POLICY, "ETag": etag, "Cache-Control": "no-cache"}
     if etag in request.headers.get("if-none-match", ""):

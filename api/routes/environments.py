@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Response
 
 from api.http.auth import Admin, Call, Reader
 from api.http.body import json_body
-from api.http.lookup import known
+from api.http.lookup import require_found
 from api.openapi import problems
 from domain.environments import EnvironmentSpec
 from domain.errors import Conflict
@@ -61,7 +61,7 @@ async def remove_environment(call: Admin, environment: str) -> Response:
 
 async def find_environment(call: Call, name: str) -> EnvironmentSpec:
     found = await environments.get(call.pool, call.tenant, name) if name.isascii() and name.isprintable() else None
-    return known(found, "There is no such environment.")
+    return require_found(found, "There is no such environment.")
 
 
 def _show(name: str, spec: EnvironmentSpec) -> models.Environment:

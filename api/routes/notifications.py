@@ -16,7 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from api.http.auth import Call, Reader, Supervisor
 from api.http.body import choose_media_type, json_body
-from api.http.lookup import find, known
+from api.http.lookup import find, require_found
 from api.http.paging import ListParameters, Parameters
 from api.http.problems import finding, refuse
 from api.openapi import problems, ref
@@ -200,7 +200,7 @@ async def enable_subscription(call: Supervisor, subscription_id: str) -> models.
     """A subscription is disabled after its deliveries have failed for a long time. Failed deliveries can be resent."""
     await _find(call, subscription_id)
     made = await notifications.enable_subscription(call.pool, call.tenant, subscription_id, call.caller.created_by)
-    return known(made)
+    return require_found(made)
 
 
 async def _find(call: Call, subscription_id: str) -> models.Subscription:

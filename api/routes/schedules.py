@@ -285,8 +285,8 @@ async def _find(call: Call, schedule_id: str) -> Schedule:
     detail = "There is no such schedule."
     found = await lookup.find(call, schedules.get, schedule_id, detail)
     if found.status is not None:
-        return lookup.known(await missions.settle(call.pool, call.tenant, schedule_id), detail)
-    return lookup.known(found if found.deleted_at is None else None, detail)
+        return lookup.require_found(await missions.settle(call.pool, call.tenant, schedule_id), detail)
+    return lookup.require_found(found if found.deleted_at is None else None, detail)
 
 
 async def _find_own(call: Call, schedule_id: str) -> Schedule:
@@ -312,7 +312,7 @@ async def _sync(call: Call, schedule: Schedule) -> Schedule:
 
 
 async def _show_changed(call: Call, changed: Schedule | None) -> models.Schedule:
-    return await _show(call, await _sync(call, lookup.known(changed)))
+    return await _show(call, await _sync(call, lookup.require_found(changed)))
 
 
 async def _show(call: Call, schedule: Schedule) -> models.Schedule:

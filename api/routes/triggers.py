@@ -147,7 +147,7 @@ async def receive_event(request: Request, services: ServicesDep, trigger: str) -
     the trigger signs it. It answers the session that waits for its key; otherwise it becomes a message to the trigger's
     agent, in which its text is marked as data."""
     found = await triggers.find_receiver(services.pool, trigger[:100], services.keys)
-    signed = lookup.known(found, "There is no such trigger.")
+    signed = lookup.require_found(found, "There is no such trigger.")
     raw = await bodies.read_body(request, min(MAX_EVENT_BYTES, services.settings.max_body_bytes))
     headers = dict(request.headers)
     kind = signed.trigger.rules.signature
@@ -265,7 +265,7 @@ def _fitting(pattern: "re.Pattern[str]", value: Any) -> str:
 async def _find(call: Call, name: str) -> SignedTrigger:
     fits = _NAME.fullmatch(name)
     found = await triggers.find_trigger(call.pool, call.tenant, name, call.services.keys) if fits else None
-    return lookup.known(found, "There is no such trigger.")
+    return lookup.require_found(found, "There is no such trigger.")
 
 
 def _secret(body: NewTrigger, known: SignedTrigger | None) -> tuple[str, str | None]:
